@@ -1,0 +1,307 @@
+"""Value checks behind `TypeInformation.check`: one compiled function per declared type.
+
+A check returns the value in the exact Python type that a restore from a snapshot would give
+(`int` for a numpy integer, `Row` for a tuple declared as ROW) and the very same object when
+nothing has to change, so that state reads alike before and after a recovery. It is meant for the
+hot path: the common case is one class comparison.
+"""
+
+from __future__ import annotations
+
+import array
+import datetime
+import decimal
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from weir.common.time import Instant
+from weir.common.types import Row, RowKind, row_class
+from weir.errors import UsageError
+
+Check = Callable[[Any], Any]
+
+# The tower of numbers takes numpy's scalars in; typed Any because mypy denies that bool is in it.
+_Integral: Any = numbers.Integral
+_Real: Any = numbers.Real
+
+INT_RANGES = {
+    "BYTE": (-(1 << 7), (1 << 7) - 1),
+    "SHORT": (-(1 << 15), (1 << 15) - 1),
+    "INT": (-(1 << 31), (1 << 31) - 1),
+    "LONG": (-(1 << 63), (1 << 63) - 1),
+}
+FLOAT32_MAX = 3.4028234663852886e38
+
+
+def refuse(type_name: str, value: Any, expected: str) -> NoReturn:
+    """Raise the error of a value that its declared type cannot hold."""
+    text = repr(value)
+    if len(text) > 120:
+        text = text[:117] + "..."
+    kind = type(value).__name__
+    msg = f"{type_name} cannot hold {text} of type {kind}: expected {expected}"
+    raise UsageError(msg)
+
+
+def check_int(name: str) -> Check:
+    """Compile the check of BYTE, SHORT, INT or LONG."""
+    low, high = INT_RANGES[name]
+
+    def check(value: Any) -> Any:
+        if (value.__class__ is int and low <= value <= high) or value is None:
+            return value
+        if isinstance(value, _Integral) and not isinstance(value, bool):
+            plain = int(value)
+            if low <= plain <= high:
+                return plain
+        refuse(f"Types.{name}()", value, f"an int from {low} to {high}")
+
+    return check
+
+
+def check_big_int(value: Any) -> Any:
+    """Check BIG_INT: an int of any size."""
+    if value.__class__ is int or value is None:
+        return value
+    if isinstance(value, _Integral) and not isinstance(value, bool):
+        return int(value)
+    refuse("Types.BIG_INT()", value, "an int")
+
+
+def check_double(value: Any) -> Any:
+    """Check DOUBLE: a float, or a number that becomes one."""
+    if value.__class__ is float or value is None:
+        return value
+    if isinstance(value, _Real) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            refuse("Types.DOUBLE()", value, "a number within the range of a double")
+    refuse("Types.DOUBLE()", value, "a float or an int")
+
+
+def check_float(value: Any) -> Any:
+    """Check FLOAT: as DOUBLE, within the range of 32 bits."""
+    if value is None:
+        return None
+    if isinstance(value, _Real) and not isinstance(value, bool):
+        plain = value if value.__class__ is float else check_double(value)
+        if -FLOAT32_MAX <= plain <= FLOAT32_MAX or not math.isfinite(plain):
+            return plain
+    refuse("Types.FLOAT()", value, "a float or an int within the range of 32 bits")
+
+
+def check_string(value: Any) -> Any:
+    """Check STRING: a str."""
+    if value.__class__ is str or value is None:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    refuse("Types.STRING()", value, "a str")
+
+
+def check_char(value: Any) -> Any:
+    """Check CHAR: a str of one character."""
+    if value is None or (value.__class__ is str and len(value) == 1):
+        return value
+    refuse("Types.CHAR()", value, "a str of one character")
+
+
+def check_boolean(value: Any) -> Any:
+    """Check BOOLEAN: True or False."""
+    if value is True or value is False or value is None:
+        return value
+    if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    refuse("Types.BOOLEAN()", value, "True or False")
+
+
+def check_decimal(value: Any) -> Any:
+    """Check BIG_DEC: a Decimal, or an int that becomes one."""
+    if value.__class__ is decimal.Decimal or value is None:
+        return value
+    if isinstance(value, decimal.Decimal) or (
+        isinstance(value, _Integral) and not isinstance(value, bool)
+    ):
+        return decimal.Decimal(value)
+    refuse("Types.BIG_DEC()", value, "a Decimal or an int")
+
+
+def check_date(value: Any) -> Any:
+    """Check SQL_DATE: a date, not a datetime."""
+    if value.__class__ is datetime.date or value is None:
+        return value
+    refuse("Types.SQL_DATE()", value, "a datetime.date")
+
+
+def check_time(value: Any) -> Any:
+    """Check SQL_TIME: a time of day without a zone."""
+    if value is None or (value.__class__ is datetime.time and value.tzinfo is None):
+        return value
+    refuse("Types.SQL_TIME()", value, "a datetime.time without a time zone")
+
+
+def check_timestamp(value: Any) -> Any:
+    """Check SQL_TIMESTAMP: a datetime; one with a time zone is turned to UTC."""
+    if value is None or (value.__class__ is datetime.datetime and value.tzinfo is None):
+        return value
+    if isinstance(value, datetime.datetime):
+        plain = datetime.datetime.combine(value.date(), value.timetz())
+        if plain.tzinfo is None:
+            return plain
+        try:
+            return plain.astimezone(datetime.timezone.utc)
+        except OverflowError:
+            refuse("Types.SQL_TIMESTAMP()", value, "a datetime between the years 1 and 9999 in UTC")
+    refuse("Types.SQL_TIMESTAMP()", value, "a datetime.datetime")
+
+
+def check_instant(value: Any) -> Any:
+    """Check INSTANT."""
+    if value is None or value.__class__ is Instant:
+        return value
+    refuse("Types.INSTANT()", value, "a weir.common.Instant")
+
+
+def check_anything(value: Any) -> Any:
+    """Check a pickled type: every value passes."""
+    return value
+
+
+def check_bytes(value: Any) -> Any:
+    """Check PRIMITIVE_ARRAY(BYTE): bytes."""
+    if value.__class__ is bytes or value is None:
+        return value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    refuse("Types.PRIMITIVE_ARRAY(Types.BYTE())", value, "bytes")
+
+
+def check_list(type_name: str, element: Check) -> Check:
+    """Compile the check of a list whose elements all have one type."""
+
+    def check(value: Any) -> Any:
+        if value is None:
+            return None
+        if value.__class__ is list:
+            items = value
+        elif isinstance(value, (list, tuple)):
+            items = list(value)
+        elif isinstance(value, array.array) or type(value).__module__ == "numpy":
+            items = value.tolist()
+        else:
+            items = None
+        if not isinstance(items, list):
+            refuse(type_name, value, "a list")
+        for position, item in enumerate(items):
+            checked = element(item)
+            if checked is not item:
+                if items is value:
+                    items = list(value)
+                items[position] = checked
+        return items
+
+    return check
+
+
+def check_map(type_name: str, key: Check, value_check: Check) -> Check:
+    """Compile the check of a dict."""
+
+    def check(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            refuse(type_name, value, "a dict")
+        result = {key(k): value_check(v) for k, v in value.items()}
+        unchanged = value.__class__ is dict and all(
+            a is b and value[a] is result[b] for a, b in zip(value, result, strict=False)
+        )
+        return value if unchanged else result
+
+    return check
+
+
+def _fields_checked(values: Sequence[Any], checks: Sequence[Check]) -> tuple[Any, ...] | None:
+    """Return the checked values when any of them changed, None when all stay."""
+    changed: list[Any] | None = None
+    for position, (check, value) in enumerate(zip(checks, values, strict=True)):
+        checked = check(value)
+        if checked is not value:
+            if changed is None:
+                changed = list(values)
+            changed[position] = checked
+    return None if changed is None else tuple(changed)
+
+
+def check_tuple(type_name: str, checks: Sequence[Check]) -> Check:
+    """Compile the check of a tuple with one type per field."""
+    arity = len(checks)
+
+    def check(value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, (tuple, list, Row)) or len(value) != arity:
+            refuse(type_name, value, f"a tuple of {arity} values")
+        plain = value if value.__class__ is tuple else tuple(value)
+        changed = _fields_checked(plain, checks)
+        return plain if changed is None else changed
+
+    return check
+
+
+def check_row(type_name: str, names: tuple[str, ...] | None, checks: Sequence[Check]) -> Check:
+    """Compile the check of a row; named values are put into the declared order."""
+    arity = len(checks)
+    wanted = row_class(names)
+    order = names if names is not None else ()
+    fields = f"a Row, tuple or list of {arity} values"
+    if names is not None:
+        fields += f", or a Row or dict with the fields {list(names)}"
+
+    def values_of(value: Any) -> tuple[Any, ...] | None:
+        if isinstance(value, Row):
+            if value.get_row_kind() is not RowKind.INSERT:
+                refuse(type_name, value, "a row of kind INSERT (other kinds travel as pickled)")
+            if names is None or value._fields is None:
+                return value._values
+            by_name = value._index
+            if by_name.keys() != wanted._index.keys():
+                return None
+            return tuple(value._values[by_name[name]] for name in order)
+        if isinstance(value, (tuple, list)):
+            return tuple(value)
+        if isinstance(value, dict) and names is not None and value.keys() == wanted._index.keys():
+            return tuple(value[name] for name in order)
+        return None
+
+    def check(value: Any) -> Any:
+        if value is None:
+            return None
+        values = value._values if value.__class__ is wanted else values_of(value)
+        if values is None or len(values) != arity:
+            refuse(type_name, value, fields)
+        changed = _fields_checked(values, checks)
+        if changed is not None:
+            return wanted._of(changed)
+        return value if value.__class__ is wanted else wanted._of(values)
+
+    return check
+
+
+BASIC_CHECKS: dict[str, Check] = {
+    **{name: check_int(name) for name in INT_RANGES},
+    "BIG_INT": check_big_int,
+    "FLOAT": check_float,
+    "DOUBLE": check_double,
+    "STRING": check_string,
+    "CHAR": check_char,
+    "BOOLEAN": check_boolean,
+    "BIG_DEC": check_decimal,
+    "INSTANT": check_instant,
+    "SQL_DATE": check_date,
+    "SQL_TIME": check_time,
+    "SQL_TIMESTAMP": check_timestamp,
+    "PICKLED_BYTE_ARRAY": check_anything,
+}

@@ -1,0 +1,185 @@
+r"""The `_metadata` file: what a checkpoint consists of, and its versioned encoding.
+
+::
+
+    weir-metadata <version> <crc32 of the body, 8 hex digits> <length of the body>\n
+    <body: canonical JSON (sorted keys, no spaces, ASCII) of `CheckpointMetadata`>
+
+Invariant: a file that decodes is exactly the file that was written. Everything else is refused by
+name before a byte of state is read. Checkpoints never see typed values: state is files here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import msgspec
+
+from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
+
+FORMAT_VERSION: Final = 1
+_MAGIC: Final = b"weir-metadata "
+_HEADER = re.compile(rb"weir-metadata ([1-9][0-9]{0,8}) ([0-9a-f]{8}) (0|[1-9][0-9]{0,18})\Z")
+
+Kind = Literal["checkpoint", "savepoint"]
+RedistributionMode = Literal["SPLIT", "UNION", "BROADCAST"]
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """One state file: path relative to the checkpoint directory, and how to recognise it."""
+
+    path: str
+    size: int
+    crc32: int
+    subtask: int
+
+
+@dataclass(frozen=True)
+class OperatorStateRecord:
+    """One operator state of one subtask: how it is redistributed, and its number of elements."""
+
+    mode: RedistributionMode
+    elements: int
+
+
+@dataclass(frozen=True)
+class SubtaskRecord:
+    """What one subtask of an operator stored.
+
+    `file` is an index into `CheckpointMetadata.files`; `keyed_range` is the first and last key
+    group inside. A subtask that had nothing to store has no file.
+    """
+
+    index: int
+    file: int | None = None
+    keyed_range: tuple[int, int] | None = None
+    keyed_states: tuple[str, ...] = ()
+    operator_states: dict[str, OperatorStateRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OperatorRecord:
+    """One operator of the program that took the checkpoint."""
+
+    id: str
+    uid: str | None
+    name: str
+    parallelism: int
+    max_parallelism: int
+    has_state: bool
+    subtasks: tuple[SubtaskRecord, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourceLayout:
+    """Which source, by uid, stands at which line of Spark's offset log entry."""
+
+    uid: str
+    index: int
+
+
+@dataclass(frozen=True)
+class SourcePositions:
+    """How far every source was read, as Spark wrote it; all text is kept verbatim.
+
+    `offset_lines` and `commit_lines` are the lines of the log entries of `batch_id`;
+    `source_logs` are further files by their name relative to Spark's checkpoint directory.
+    """
+
+    batch_id: int | None = None
+    offset_lines: tuple[str, ...] = ()
+    commit_lines: tuple[str, ...] = ()
+    source_logs: dict[str, str] = field(default_factory=dict)
+    layout: tuple[SourceLayout, ...] = ()
+
+
+@dataclass(frozen=True)
+class CheckpointMetadata:
+    """Everything there is to know about a completed checkpoint or savepoint."""
+
+    checkpoint_id: int
+    job_id: str
+    job_name: str
+    timestamp_ms: int
+    kind: Kind
+    epoch: int
+    sources: SourcePositions = field(default_factory=SourcePositions)
+    operators: tuple[OperatorRecord, ...] = ()
+    files: tuple[FileRecord, ...] = ()
+    format_version: int = FORMAT_VERSION
+
+
+def encode_metadata(metadata: CheckpointMetadata) -> bytes:
+    """Return the contents of the `_metadata` file; equal metadata gives equal bytes.
+
+    Raises:
+        UsageError: the metadata refers to files or subtasks that it does not have.
+    """
+    for problem in _inconsistencies(metadata):
+        msg = f"metadata of checkpoint {metadata.checkpoint_id} is inconsistent: {problem}"
+        raise UsageError(msg)
+    plain: Any = msgspec.to_builtins(metadata)
+    body = json.dumps(plain, sort_keys=True, separators=(",", ":")).encode("ascii")
+    header = b"weir-metadata %d %08x %d\n" % (metadata.format_version, zlib.crc32(body), len(body))
+    return header + body
+
+
+def decode_metadata(data: bytes, name: str) -> CheckpointMetadata:
+    """Return the metadata in a file's contents; `name` is the file, for messages.
+
+    Raises:
+        CorruptStateError: the contents are not what was written.
+        IncompatibleStateError: a newer version of Weir wrote them.
+    """
+    header, newline, body = data.partition(b"\n")
+    _refuse_newer(header, name)
+    match = _HEADER.match(header)
+    if match is None or not newline:
+        raise _corrupt(name, f"it starts with {data[:40]!r}, not with a weir-metadata header")
+    length = int(match.group(3))
+    if len(body) != length:
+        raise _corrupt(name, f"its body has {len(body)} bytes, expected {length}")
+    found, expected = f"{zlib.crc32(body):08x}", match.group(2).decode()
+    if found != expected:
+        raise _corrupt(name, f"its checksum is {found!r}, expected {expected!r}")
+    try:
+        metadata = msgspec.json.decode(body, type=CheckpointMetadata)
+    except msgspec.MsgspecError as error:
+        raise _corrupt(name, str(error)) from error
+    for problem in _inconsistencies(metadata):
+        raise _corrupt(name, problem)
+    return metadata
+
+
+def _refuse_newer(header: bytes, name: str) -> None:
+    # Only the version is sure to keep its place in headers to come.
+    version = header.removeprefix(_MAGIC).split(b" ", 1)[0]
+    if header.startswith(_MAGIC) and version.isdigit() and int(version) > FORMAT_VERSION:
+        msg = (
+            f"{name!r} was written by a newer version of Weir: its format is {int(version)!r}, "
+            f"this version reads up to {FORMAT_VERSION!r}; upgrade Weir to restore it"
+        )
+        raise IncompatibleStateError(msg)
+
+
+def _corrupt(name: str, reason: str) -> CorruptStateError:
+    return CorruptStateError(f"{name!r} is damaged: {reason}; restore another checkpoint")
+
+
+def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
+    if metadata.format_version != FORMAT_VERSION:
+        yield f"format version {metadata.format_version!r}, expected {FORMAT_VERSION!r}"
+    for operator in metadata.operators:
+        seen: set[int] = set()
+        for subtask in operator.subtasks:
+            if subtask.index in seen or not 0 <= subtask.index < operator.parallelism:
+                yield f"operator {operator.id!r} has an unexpected subtask {subtask.index!r}"
+            seen.add(subtask.index)
+            if subtask.file is not None and not 0 <= subtask.file < len(metadata.files):
+                yield f"operator {operator.id!r} refers to file {subtask.file!r}, which is missing"

@@ -1,0 +1,151 @@
+"""Checkpoints on a storage: write, load, verify, list.
+
+Invariant: a checkpoint exists if and only if its `_metadata` is valid. Status is derived from the
+files each time and never stored.
+"""
+
+from __future__ import annotations
+
+import enum
+import zlib
+from dataclasses import dataclass
+
+from weir.checkpoint import paths
+from weir.checkpoint.metadata import (
+    CheckpointMetadata,
+    FileRecord,
+    decode_metadata,
+    encode_metadata,
+)
+from weir.errors import CorruptStateError, UsageError
+from weir.storage.base import MissingFileError, Storage
+
+_CHUNK_BYTES = 4 << 20
+
+
+class CheckpointStatus(enum.Enum):
+    """What the files of a checkpoint directory say."""
+
+    COMPLETE = "COMPLETE"
+    IN_PROGRESS = "IN_PROGRESS"
+    ABANDONED = "ABANDONED"
+
+
+@dataclass(frozen=True)
+class StoredCheckpoint:
+    """A complete checkpoint and its directory on the storage."""
+
+    directory: str
+    metadata: CheckpointMetadata
+
+
+def derive_status(*, metadata_is_valid: bool, is_pending: bool) -> CheckpointStatus:
+    """Return the status of a checkpoint directory.
+
+    Valid metadata alone makes a checkpoint complete; without it the coordinator either still
+    works on the checkpoint or never will again.
+    """
+    if metadata_is_valid:
+        return CheckpointStatus.COMPLETE
+    return CheckpointStatus.IN_PROGRESS if is_pending else CheckpointStatus.ABANDONED
+
+
+def write_metadata(storage: Storage, directory: str, metadata: CheckpointMetadata) -> None:
+    """Complete a checkpoint: from here on it exists.
+
+    Raises:
+        AlreadyExistsError: someone else completed it.
+    """
+    storage.create(paths.metadata_path(directory), encode_metadata(metadata))
+
+
+def load_checkpoint(storage: Storage, path: str) -> CheckpointMetadata:
+    """Return the metadata of a checkpoint, given its directory or its `_metadata` file.
+
+    Raises:
+        UsageError: there is no checkpoint at this path.
+        CorruptStateError: there was one, and its metadata is damaged.
+        IncompatibleStateError: a newer version of Weir wrote it.
+    """
+    directory = paths.directory_of(path)
+    file = paths.metadata_path(directory)
+    try:
+        data = storage.read(file)
+    except MissingFileError as error:
+        raise UsageError(_no_checkpoint(storage, directory)) from error
+    return decode_metadata(data, _name(storage, file))
+
+
+def verify_files(storage: Storage, directory: str, metadata: CheckpointMetadata) -> list[str]:
+    """Return what is wrong with the files of a checkpoint, one sentence each; empty when sound.
+
+    Reads every file from beginning to end.
+    """
+    problems = []
+    for record in metadata.files:
+        problem = _problem(storage, paths.resolve(directory, record.path), record)
+        if problem is not None:
+            problems.append(problem)
+    return problems
+
+
+def list_completed(storage: Storage, job_dir: str) -> list[StoredCheckpoint]:
+    """Return the complete checkpoints of a job, newest first.
+
+    Directories without metadata, or with damaged metadata, are no checkpoints and are left out.
+
+    Raises:
+        IncompatibleStateError: a newer version of Weir wrote one of them; leaving it out would
+            silently restore older state.
+    """
+    ids = sorted(
+        (i for i in map(paths.checkpoint_id_of, storage.list(job_dir)) if i is not None),
+        reverse=True,
+    )
+    found = []
+    for checkpoint_id in ids:
+        directory = f"{job_dir}/chk-{checkpoint_id}"
+        metadata = _load_valid(storage, directory)
+        if metadata is not None:
+            found.append(StoredCheckpoint(directory, metadata))
+    return found
+
+
+def _load_valid(storage: Storage, directory: str) -> CheckpointMetadata | None:
+    file = paths.metadata_path(directory)
+    try:
+        return decode_metadata(storage.read(file), _name(storage, file))
+    except (MissingFileError, CorruptStateError):
+        return None
+
+
+def _problem(storage: Storage, path: str, record: FileRecord) -> str | None:
+    name = _name(storage, path)
+    try:
+        size = storage.size(path)
+        if size != record.size:
+            return f"{name!r} has {size} bytes, expected {record.size}"
+        checksum = 0
+        for offset in range(0, size, _CHUNK_BYTES):
+            checksum = zlib.crc32(storage.read_range(path, offset, _CHUNK_BYTES), checksum)
+    except MissingFileError:
+        return f"{name!r} is missing"
+    if checksum != record.crc32:
+        return f"{name!r} has the checksum {checksum:08x}, expected {record.crc32:08x}"
+    return None
+
+
+def _no_checkpoint(storage: Storage, directory: str) -> str:
+    names = storage.list(directory)
+    inside = sorted((i for i in map(paths.checkpoint_id_of, names) if i is not None), reverse=True)
+    if inside:
+        hint = f"it holds checkpoints: name one of them, such as chk-{inside[0]}"
+    elif names:
+        hint = f"expected a {paths.METADATA_NAME} file, found {names[:5]!r}"
+    else:
+        hint = f"expected a directory with a {paths.METADATA_NAME} file, found nothing"
+    return f"there is no checkpoint or savepoint at {_name(storage, directory)!r}: {hint}"
+
+
+def _name(storage: Storage, path: str) -> str:
+    return f"{storage.uri}/{path}" if path else storage.uri

@@ -1,0 +1,276 @@
+"""Formats that turn a list of records into bytes: JSON lines, CSV, text, a user's encoder.
+
+A `FileFormat` is a picklable choice; `bind` joins it with the type of the stream and returns what
+opens a part file. Every line-based format encodes a whole list in one call. A value that cannot
+be written raises `UsageError` and names the value; nothing of its batch is then visible.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
+
+import msgspec
+
+from weir.common.typeinfo import RowTypeInfo
+from weir.common.types import Row
+from weir.errors import UsageError
+
+_REFUSED = (TypeError, ValueError, RecursionError)
+
+EncodeBatch = Callable[[list[Any]], bytes]
+
+
+class PartWriter(ABC):
+    """Writes records into one open file."""
+
+    @abstractmethod
+    def write(self, values: list[Any]) -> None:
+        """Append records."""
+
+    @abstractmethod
+    def size_bytes(self) -> int:
+        """Return the bytes that have left the encoder so far."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what the format still holds; the caller syncs and closes the file."""
+
+    def abandon(self) -> None:  # noqa: B027
+        """Let go of the open file: it is about to be removed. Never raises."""
+
+
+OpenPart = Callable[[BinaryIO], PartWriter]
+
+
+class FileFormat(ABC):
+    """A file format; PyFlink's `BulkWriterFactory`. Subclass it to add one."""
+
+    suffix = ""
+
+    @abstractmethod
+    def bind(self, type_info: Any) -> OpenPart:
+        """Return the opener for a stream of this type; `UsageError` if the type does not fit."""
+
+
+class _LinePart(PartWriter):
+    def __init__(self, stream: BinaryIO, encode: EncodeBatch, header: bytes = b"") -> None:
+        self._stream = stream
+        self._encode = encode
+        self._size = len(header)
+        if header:
+            stream.write(header)
+
+    def write(self, values: list[Any]) -> None:
+        data = self._encode(values)
+        self._stream.write(data)
+        self._size += len(data)
+
+    def size_bytes(self) -> int:
+        return self._size
+
+    def finish(self) -> None:
+        return
+
+
+def field_names(type_info: Any) -> tuple[str, ...] | None:
+    """Return the names of a row type or a `pyarrow.Schema`, None for any other type."""
+    if isinstance(type_info, RowTypeInfo):
+        return type_info.field_names
+    names = getattr(type_info, "names", None)
+    return tuple(names) if names else None
+
+
+class JsonLinesFormat(FileFormat):
+    """One JSON value per line.
+
+    Named rows and dicts become objects, tuples, lists and unnamed rows arrays, dates ISO text,
+    decimals text, bytes base64, NaN null. A named row type names the fields of plain tuples too.
+    """
+
+    suffix = ".jsonl"
+
+    def bind(self, type_info: Any) -> OpenPart:
+        """Accept any type."""
+        encode_lines = msgspec.json.Encoder(enc_hook=_json_hook).encode_lines
+        names = field_names(type_info)
+
+        def encode(values: list[Any]) -> bytes:
+            try:
+                return encode_lines(_name_all(values, names) if names else values)
+            except _REFUSED:
+                raise _first_bad(values, encode_lines, "JSON") from None
+
+        return lambda stream: _LinePart(stream, encode)
+
+
+def _name_all(values: list[Any], names: tuple[str, ...]) -> list[Any]:
+    return [
+        dict(zip(names, value, strict=True))
+        if _is_nameless(value) and len(value) == len(names)
+        else value
+        for value in values
+    ]
+
+
+def _is_nameless(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) or (isinstance(value, Row) and value._fields is None)
+
+
+def _json_hook(value: Any) -> Any:
+    if isinstance(value, Row):
+        return list(value) if value._fields is None else value.as_dict()
+    if hasattr(value, "tolist") and hasattr(value, "dtype"):
+        return value.tolist()
+    message = f"objects of type {type(value).__name__} have no JSON form"
+    raise TypeError(message)
+
+
+def _first_bad(values: list[Any], encode: Callable[[list[Any]], bytes], form: str) -> UsageError:
+    reasons = ((value, _refusal(value, encode)) for value in values)
+    bad, reason = next(
+        (pair for pair in reasons if pair[1] is not None), (values, "unknown reason")
+    )
+    return UsageError(f"cannot write {bad!r} as {form}: {reason}; map it to plain values first")
+
+
+def _refusal(value: Any, encode: Callable[[list[Any]], bytes]) -> str | None:
+    try:
+        encode([value])
+    except _REFUSED as error:
+        return str(error)
+    return None
+
+
+class CsvFormat(FileFormat):
+    """Comma-separated lines ending in a newline, quoted where the content needs it.
+
+    None is an empty field. With `header` every part file starts with the field names, which come
+    from `row_type` or the type of the stream.
+    """
+
+    suffix = ".csv"
+
+    def __init__(self, row_type: Any = None, header: bool = False) -> None:
+        """Keep the choices."""
+        self.row_type = row_type
+        self.header = header
+
+    def bind(self, type_info: Any) -> OpenPart:
+        """Accept any type; a header needs names."""
+        names = field_names(self.row_type) or field_names(type_info)
+        if self.header and not names:
+            message = (
+                f"CSV header: the field names are unknown, the stream's type is {type_info!r}; "
+                "give a row_type with names, or header=False"
+            )
+            raise UsageError(message)
+        header = _csv_lines([names]) if self.header and names else b""
+
+        def encode(values: list[Any]) -> bytes:
+            return _csv_lines([_csv_fields(value, names) for value in values])
+
+        return lambda stream: _LinePart(stream, encode, header)
+
+
+def _csv_fields(value: Any, names: tuple[str, ...] | None) -> Sequence[Any]:
+    if isinstance(value, (tuple, list)):
+        fields: Sequence[Any] = value
+    elif isinstance(value, Row):
+        fields = tuple(value) if names is None else value.get_fields_by_names(list(names))
+    elif isinstance(value, dict):
+        if names is None:
+            return tuple(value.values())
+        unknown = [key for key in value if key not in names]
+        if unknown:
+            message = f"cannot write {value!r} as CSV: field {unknown[0]!r} is not in {names!r}"
+            raise UsageError(message)
+        return tuple(value.get(name) for name in names)
+    else:
+        fields = (value,)
+    if names is not None and len(fields) != len(names):
+        message = f"cannot write {value!r} as CSV: {len(fields)} fields, expected {names!r}"
+        raise UsageError(message)
+    return fields
+
+
+def _csv_lines(rows: Sequence[Sequence[Any]]) -> bytes:
+    text = _csv_text(rows, csv.QUOTE_MINIMAL)
+    if "\r" in text:
+        # The csv module leaves a lone carriage return unquoted; readers take it for a line end.
+        text = _csv_text(rows, csv.QUOTE_ALL)
+    return text.encode()
+
+
+def _csv_text(rows: Sequence[Sequence[Any]], quoting: Any) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n", quoting=quoting).writerows(rows)
+    return buffer.getvalue()
+
+
+class TextFormat(FileFormat):
+    """`str(value)` and a newline, in a given character set."""
+
+    suffix = ".txt"
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        """Check the character set now."""
+        try:
+            "".encode(charset)
+        except LookupError as error:
+            message = f"text format: unknown character set {charset!r}; try 'UTF-8'"
+            raise UsageError(message) from error
+        self.charset = charset
+
+    def bind(self, type_info: Any) -> OpenPart:
+        """Accept any type."""
+        charset = self.charset
+
+        def encode(values: list[Any]) -> bytes:
+            if not values:
+                return b""
+            try:
+                return ("\n".join(map(str, values)) + "\n").encode(charset)
+            except UnicodeEncodeError:
+                raise _first_bad(values, encode_any, charset) from None
+
+        def encode_any(values: list[Any]) -> bytes:
+            return "\n".join(map(str, values)).encode(charset)
+
+        return lambda stream: _LinePart(stream, encode)
+
+
+class EncoderFormat(FileFormat):
+    """Bytes of a user's encoder: an object with `encode(value) -> bytes`, or a callable."""
+
+    def __init__(self, encoder: Any) -> None:
+        """Take the encoder's method once."""
+        self._encode_one: Callable[[Any], bytes] = getattr(encoder, "encode", encoder)
+        if not callable(self._encode_one):
+            message = f"expected an encoder with encode(value) -> bytes, got {encoder!r}"
+            raise UsageError(message)
+
+    def bind(self, type_info: Any) -> OpenPart:
+        """Accept any type."""
+        encode_one = self._encode_one
+
+        def encode(values: list[Any]) -> bytes:
+            return b"".join(map(encode_one, values))
+
+        return lambda stream: _LinePart(stream, encode)
+
+
+def row_format(encoder: Any) -> FileFormat:
+    """Return the format of `FileSink.for_row_format`: text for a string encoder, else the bytes."""
+    charset = getattr(encoder, "charset", getattr(encoder, "_charset", None))
+    if isinstance(charset, str):
+        return _PlainText(charset)
+    return EncoderFormat(encoder)
+
+
+class _PlainText(TextFormat):
+    # PyFlink's row format adds no suffix of its own.
+    suffix = ""

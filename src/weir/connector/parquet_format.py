@@ -1,0 +1,141 @@
+"""Parquet part files: records are gathered into row groups and typed by a declared row type.
+
+The schema comes from the format's `row_type` (a row type or a `pyarrow.Schema`), else from the
+type of the stream. A value that does not fit its field raises `UsageError` before its row group
+is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from weir.common.types import Row
+from weir.connector.file_format import FileFormat, OpenPart, PartWriter
+from weir.errors import UsageError
+
+ROW_GROUP_ROWS = 65_536
+
+ToBatch = Callable[[list[Any]], pa.RecordBatch]
+
+
+class ParquetFormat(FileFormat):
+    """Parquet with row groups of about 64 thousand rows."""
+
+    suffix = ".parquet"
+
+    def __init__(self, row_type: Any = None, compression: str = "snappy") -> None:
+        """Keep the choices."""
+        self.row_type = row_type
+        self.compression = compression
+
+    def bind(self, type_info: Any) -> OpenPart:
+        """Find the schema; `UsageError` if neither type is columnar."""
+        declared = self.row_type if self.row_type is not None else type_info
+        schema, to_batch = columnar(declared, "the Parquet sink")
+        compression = self.compression
+        return lambda stream: _ParquetPart(stream, schema, to_batch, compression)
+
+
+def columnar(declared: Any, owner: str) -> tuple[pa.Schema, ToBatch]:
+    """Return the Arrow schema of a declared type and the conversion of records into batches."""
+    if isinstance(declared, pa.Schema):
+        return declared, lambda values: _schema_batch(values, declared)
+    from weir.codec.arrow import arrow_schema_for, rows_to_batch
+
+    schema = arrow_schema_for(declared) if declared is not None else None
+    if schema is None:
+        message = (
+            f"{owner} needs columns, but the declared type is {declared!r}; give row_type="
+            "Types.ROW_NAMED([...], [...]) or declare the output_type of the stream before it"
+        )
+        raise UsageError(message)
+    names = schema.names
+
+    def to_batch(values: list[Any]) -> pa.RecordBatch:
+        batch: pa.RecordBatch = rows_to_batch(_without_dicts(values, names), declared)
+        return batch
+
+    return schema, to_batch
+
+
+class _ParquetPart(PartWriter):
+    def __init__(
+        self, stream: BinaryIO, schema: pa.Schema, to_batch: ToBatch, compression: str
+    ) -> None:
+        self._stream = stream
+        self._to_batch = to_batch
+        self._rows: list[Any] = []
+        self._writer = pq.ParquetWriter(stream, schema, compression=compression)
+
+    def write(self, values: list[Any]) -> None:
+        self._rows.extend(values)
+        while len(self._rows) >= ROW_GROUP_ROWS:
+            self._flush(ROW_GROUP_ROWS)
+
+    def size_bytes(self) -> int:
+        return self._stream.tell()
+
+    def finish(self) -> None:
+        if self._rows:
+            self._flush(len(self._rows))
+        self._writer.close()
+
+    def abandon(self) -> None:
+        # Its destructor would try to write the footer into a closed file, and complain.
+        self._rows.clear()
+        self._writer.is_open = False
+
+    def _flush(self, rows: int) -> None:
+        batch = self._to_batch(self._rows[:rows])
+        del self._rows[:rows]
+        self._writer.write_batch(batch, row_group_size=rows)
+
+
+def _without_dicts(values: list[Any], names: list[str]) -> list[Any]:
+    if not any(isinstance(value, dict) for value in values):
+        return values
+    return [_dict_fields(v, names) if isinstance(v, dict) else v for v in values]
+
+
+def _dict_fields(value: dict[str, Any], names: list[str]) -> tuple[Any, ...]:
+    if any(key not in names for key in value):
+        message = f"record {value!r} does not fit the fields {names!r}"
+        raise UsageError(message)
+    return tuple(value.get(name) for name in names)
+
+
+def _schema_batch(values: list[Any], schema: pa.Schema) -> pa.RecordBatch:
+    values = _without_dicts(values, schema.names)
+    if len(schema) == 1 and not isinstance(values[0], (tuple, list, Row)):
+        values = [(value,) for value in values]
+    for value in values:
+        if not isinstance(value, (tuple, list, Row)) or len(value) != len(schema):
+            message = f"record {value!r} does not fit the fields {schema.names!r}"
+            raise UsageError(message)
+    columns = zip(*values, strict=True)
+    arrays = [_column(column, field) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+_MISFITS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+
+
+def _column(column: tuple[Any, ...], field: pa.Field) -> pa.Array:
+    try:
+        return pa.array(column, field.type)
+    except _MISFITS as error:
+        value = next((value for value in column if not _fits(value, field.type)), column)
+        message = f"field {field.name!r}: {value!r} does not fit {field.type}: {error}"
+        raise UsageError(message) from error
+
+
+def _fits(value: Any, data_type: pa.DataType) -> bool:
+    try:
+        pa.array([value], data_type)
+    except _MISFITS:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Working state of one subtask: the keyed backend SPI and its implementations."""

@@ -1,0 +1,97 @@
+"""Checks of values against the declared type of a state, at the moment they are stored.
+
+A value that the type cannot hold would otherwise fail much later, in a checkpoint, far from the
+line that stored it. The common types are checked by class identity and range, the rest by
+`TypeInformation.check`. Undeclared types admit everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weir.common.typeinfo import Types
+from weir.errors import UsageError
+
+Admit = Callable[[Any], Any]
+
+INT_BOUNDS: dict[Any, tuple[int, int]] = {
+    Types.BYTE(): (-(1 << 7), (1 << 7) - 1),
+    Types.SHORT(): (-(1 << 15), (1 << 15) - 1),
+    Types.INT(): (-(1 << 31), (1 << 31) - 1),
+    Types.LONG(): (-(1 << 63), (1 << 63) - 1),
+}
+_EXACT: dict[Any, type] = {
+    Types.STRING(): str,
+    Types.BOOLEAN(): bool,
+    Types.DOUBLE(): float,
+    Types.BIG_INT(): int,
+}
+
+
+def is_undeclared(type_info: Any) -> bool:
+    """Tell whether a type admits every value."""
+    return type_info is None or bool(type_info == Types.PICKLED_BYTE_ARRAY())
+
+
+def exact_class(type_info: Any) -> type | None:
+    """Return the class whose instances the type holds without any further check."""
+    return None if type_info is None else _EXACT.get(type_info)
+
+
+def holds_only_immutable(type_info: Any) -> bool:
+    """Tell whether the declared type guarantees that its values cannot change."""
+    return type_info is not None and (type_info in INT_BOUNDS or type_info in _EXACT)
+
+
+def admission(state_name: str, type_info: Any) -> Admit:
+    """Return the function that checks a value and returns it as it is to be stored.
+
+    It raises `UsageError` naming the state, the type and the value. None passes: each state kind
+    has its own rule for it.
+    """
+    if is_undeclared(type_info):
+        return _anything
+    checked = _by_type(state_name, type_info)
+    bounds = INT_BOUNDS.get(type_info)
+    if bounds is not None:
+        return _by_range(*bounds, checked)
+    exact = exact_class(type_info)
+    return checked if exact is None else _by_class(exact, checked)
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+def _by_type(state_name: str, type_info: Any) -> Admit:
+    check = type_info.check
+
+    def admit(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return check(value)
+        except UsageError as e:
+            msg = f"state {state_name!r} of type {type_info!r} cannot hold {value!r}: {e}"
+            raise UsageError(msg) from e
+
+    return admit
+
+
+def _by_range(low: int, high: int, otherwise: Admit) -> Admit:
+    def admit(value: Any) -> Any:
+        if value.__class__ is int and low <= value <= high:
+            return value
+        return otherwise(value)
+
+    return admit
+
+
+def _by_class(exact: type, otherwise: Admit) -> Admit:
+    def admit(value: Any) -> Any:
+        if value.__class__ is exact:
+            return value
+        return otherwise(value)
+
+    return admit

@@ -1,0 +1,137 @@
+"""The bytes of one key group of one state: columns, each encoded by the codec of its type.
+
+A group is a MessagePack array of seven::
+
+    [count, void_count, keys, namespaces, lengths, map_keys, values]
+
+`keys` holds `count` keys; the first `void_count` have no namespace, `namespaces` holds those of
+the rest (nil when there are none). `values` is one column. For lists and maps `lengths` says how
+many values (and `map_keys`) belong to each key, in order; it is nil otherwise. Columns are
+whole-list encodings of `weir.codec`, so plain types never touch Python per element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import msgspec
+
+from weir.backend.address import address_of, split_address
+from weir.backend.base import VOID, StateKind
+from weir.codec import Codec, codec_for
+from weir.errors import CorruptStateError
+
+_encode = msgspec.msgpack.encode
+_decode = msgspec.msgpack.Decoder(
+    tuple[int, int, bytes, bytes | None, list[int] | None, bytes | None, bytes]
+).decode
+
+
+@dataclass(frozen=True)
+class GroupFormat:
+    """How the entries of one state become bytes; `kind` is None for timers."""
+
+    kind: StateKind | None
+    key: Codec
+    namespace: Codec
+    value: Codec
+    map_key: Codec | None = None
+
+    @classmethod
+    def of(
+        cls, kind: StateKind | None, key_type: Any, value_type: Any, map_key_type: Any = None
+    ) -> GroupFormat:
+        """Build the format from declared types."""
+        map_key = codec_for(map_key_type) if kind is StateKind.MAP else None
+        return cls(kind, codec_for(key_type), codec_for(None), codec_for(value_type), map_key)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the type description that goes into the footer and decides compatibility."""
+        types = {"key": self.key.describe(), "value": self.value.describe()}
+        if self.map_key is not None:
+            types["map_key"] = self.map_key.describe()
+        return types
+
+    def encode(self, addresses: list[Any], values: list[Any]) -> bytes:
+        """Encode entries given as parallel lists; any order, kept inside one namespace class."""
+        keys, namespaces, values = _by_namespace(addresses, values)
+        lengths = map_keys = None
+        if self.kind is StateKind.LIST:
+            lengths = list(map(len, values))
+            column = list(chain.from_iterable(values))
+        elif self.map_key is not None:
+            lengths = list(map(len, values))
+            map_keys = self.map_key.encode_many(list(chain.from_iterable(values)))
+            column = list(chain.from_iterable(v.values() for v in values))
+        else:
+            column = values
+        return _encode(
+            (
+                len(keys),
+                len(keys) - len(namespaces),
+                self.key.encode_many(keys),
+                self.namespace.encode_many(namespaces) if namespaces else None,
+                lengths,
+                map_keys,
+                self.value.encode_many(column),
+            )
+        )
+
+    def decode(self, data: bytes, name: str) -> list[tuple[Any, Any]]:
+        """Return the entries as (address, value) pairs.
+
+        Raises:
+            CorruptStateError: the bytes are not a group of this format; `name` is the file.
+        """
+        try:
+            count, voids, keys_data, ns_data, lengths, map_keys_data, values_data = _decode(data)
+        except msgspec.MsgspecError as e:
+            msg = f"a key group in {name!r} is not in the group format ({e})"
+            raise CorruptStateError(msg) from e
+        keys = self.key.decode_many(keys_data)
+        namespaces = [] if ns_data is None else self.namespace.decode_many(ns_data)
+        values: Iterable[Any] = self.value.decode_many(values_data)
+        if lengths is not None:
+            map_keys = None
+            if self.map_key is not None and map_keys_data is not None:
+                map_keys = self.map_key.decode_many(map_keys_data)
+            values = _regroup(lengths, list(values), map_keys)
+        values = list(values)
+        if not count == len(keys) == len(values) == voids + len(namespaces):
+            msg = f"a key group in {name!r} has columns of different lengths"
+            raise CorruptStateError(msg)
+        addresses = keys[:voids] + list(map(address_of, keys[voids:], namespaces))
+        return list(zip(addresses, values, strict=True))
+
+
+def _by_namespace(
+    addresses: list[Any], values: list[Any]
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Put entries without namespace first and take addresses apart."""
+    if tuple not in set(map(type, addresses)):
+        return addresses, [], values
+    plain_keys, plain_values, keys, namespaces, spaced_values = [], [], [], [], []
+    for address, value in zip(addresses, values, strict=True):
+        key, namespace = split_address(address)
+        if namespace is VOID:
+            plain_keys.append(key)
+            plain_values.append(value)
+        else:
+            keys.append(key)
+            namespaces.append(namespace)
+            spaced_values.append(value)
+    return plain_keys + keys, namespaces, plain_values + spaced_values
+
+
+def _regroup(lengths: list[int], values: list[Any], map_keys: list[Any] | None) -> list[Any]:
+    if sum(lengths) != len(values) or (map_keys is not None and len(map_keys) != len(values)):
+        msg = "the columns of a list or map state have different lengths"
+        raise CorruptStateError(msg)
+    if map_keys is None:
+        elements = iter(values)
+        return [list(islice(elements, n)) for n in lengths]
+    entries = zip(map_keys, values, strict=True)
+    return [dict(islice(entries, n)) for n in lengths]

@@ -1,0 +1,196 @@
+"""The hashmap backend: registration, snapshots and restore over `StateTable`s.
+
+Invariant: a snapshot shows exactly the entries of the moment it was taken, however late it is
+written and whatever user code does to objects it reads from state meanwhile.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from weir.backend.address import split_address
+from weir.backend.base import VOID, CurrentKey, RestoreSource, StateDeclaration
+from weir.backend.group_format import GroupFormat
+from weir.backend.handles import State
+from weir.backend.hashmap.states import handle_for
+from weir.backend.hashmap.table import StateTable
+from weir.backend.restored import RestoredState, read_states
+from weir.errors import UsageError
+from weir.keygroup import KeyGroupRange
+from weir.snapshot import SnapshotWriter
+
+_SAMPLE = 64
+_ENTRY_OVERHEAD = 100
+
+
+class HashMapBackend:
+    """Keyed state as Python objects in memory; see `weir.backend.base.KeyedBackend`."""
+
+    def __init__(self, key_type: Any, key_groups: KeyGroupRange) -> None:
+        """Make an empty backend for keys of a type (None: any, stored pickled)."""
+        self.current = CurrentKey(key_groups.start)
+        self.key_groups = key_groups
+        self._key_type = key_type
+        self._tables: dict[str, StateTable] = {}
+        self._handles: dict[str, State] = {}
+        self._restored: dict[str, RestoredState] = {}
+
+    def state(self, declaration: StateDeclaration) -> State:
+        """Return the handle of a state, the same one for the same name.
+
+        Raises:
+            UsageError: the name is in use with another kind or other types.
+            IncompatibleStateError: the restored state has another kind or other types.
+        """
+        group_format = GroupFormat.of(
+            declaration.kind, self._key_type, declaration.value_type, declaration.key_type
+        )
+        name = declaration.name
+        if name in self._tables:
+            _check_same(self._tables[name], declaration, group_format)
+            return self._handles[name]
+        table = StateTable(declaration, group_format, self.key_groups)
+        restored = self._restored.get(name)
+        if restored is not None:
+            restored.check(declaration.kind, group_format)
+            for group, part in restored.groups.items():
+                table.groups[group].update(group_format.decode(part.data, part.origin))
+            del self._restored[name]
+        self._tables[name] = table
+        self._handles[name] = handle_for(table, self.current, declaration)
+        return self._handles[name]
+
+    def snapshot(self, checkpoint_id: int) -> HashMapSnapshot:
+        """Freeze the state in time proportional to states and key groups, not to entries."""
+        return HashMapSnapshot(checkpoint_id, list(self._tables.values()), self._restored)
+
+    def restore(self, sources: list[RestoreSource]) -> None:
+        """Fill an empty backend with the key groups that it owns.
+
+        Raises:
+            UsageError: states are registered already.
+            CorruptStateError: a file is damaged; the backend stays empty.
+        """
+        if self._tables or self._restored:
+            msg = "a keyed backend is restored once, before any state is registered"
+            raise UsageError(msg)
+        self._restored = read_states(sources, self.key_groups)
+
+    def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:
+        """Go through the keys that have an entry in a state (None: outside of namespaces).
+
+        Entries may be changed while iterating; changes need not show.
+
+        Raises:
+            UsageError: no state of that name is registered.
+        """
+        if state_name not in self._tables:
+            msg = f"no state {state_name!r} is registered, there are {sorted(self._tables)!r}"
+            raise UsageError(msg)
+        wanted = VOID if namespace is None else namespace
+        table = self._tables[state_name]
+        for group in self.key_groups:
+            for address in list(table.visible(group)):
+                key, found = split_address(address)
+                if found is wanted or (wanted is not VOID and found == wanted):
+                    yield key
+
+    def size(self) -> int:
+        """Count the entries of all registered states."""
+        tables = self._tables.values()
+        return sum(len(t.visible(group)) for t in tables for group in self.key_groups)
+
+    def approximate_bytes(self) -> int:
+        """Estimate the memory of all entries from a sample of each state."""
+        total = sum(len(p.data) for s in self._restored.values() for p in s.groups.values())
+        for table in self._tables.values():
+            count, sampled, size = 0, 0, 0
+            for group in self.key_groups:
+                entries = table.visible(group)
+                count += len(entries)
+                for address, value in islice(entries.items(), _SAMPLE - sampled):
+                    sampled += 1
+                    size += sys.getsizeof(address) + _size_of(value) + _ENTRY_OVERHEAD
+            total += size * count // max(1, sampled)
+        return total
+
+    def close(self) -> None:
+        """Drop the state; the backend cannot be used afterwards."""
+        self._tables.clear()
+        self._handles.clear()
+        self._restored = {}
+
+
+class HashMapSnapshot:
+    """Frozen layers of all tables; see `weir.backend.base.KeyedSnapshot`."""
+
+    def __init__(
+        self, checkpoint_id: int, tables: list[StateTable], restored: dict[str, RestoredState]
+    ) -> None:
+        """Freeze the tables and keep what is not registered yet."""
+        self.checkpoint_id = checkpoint_id
+        self._frozen = [(table, table.freeze()) for table in tables]
+        self._restored = list(restored.values())
+        self._released = False
+
+    def write(self, writer: SnapshotWriter) -> dict[str, Any]:
+        """Write the frozen state and return the operator's "keyed" footer part.
+
+        Raises:
+            UsageError: the snapshot was released.
+        """
+        footer = {}
+        for table, frozen in self._frozen:
+            groups = {}
+            for group, layer in frozen.items():
+                addresses, values = table.collect(layer)
+                if self._released:
+                    msg = f"snapshot {self.checkpoint_id} was released before it was written"
+                    raise UsageError(msg)
+                if addresses:
+                    data = table.format.encode(addresses, values)
+                    groups[str(group)] = [*writer.section(data), len(addresses)]
+            footer[table.name] = {
+                "kind": table.kind.name,
+                "type": table.format.describe(),
+                "groups": groups,
+            }
+        for state in self._restored:
+            footer[state.name] = state.write(writer)
+        return footer
+
+    def release(self) -> None:
+        """Merge the layers back; costs time proportional to the keys that changed meanwhile."""
+        if self._released:
+            return
+        self._released = True
+        for table, frozen in self._frozen:
+            table.thaw(frozen)
+
+
+def _check_same(table: StateTable, spec: StateDeclaration, group_format: GroupFormat) -> None:
+    if table.kind is not spec.kind:
+        msg = f"The state name '{table.name}' is already in use and not a {spec.kind.value}."
+        raise UsageError(msg)
+    found, wanted = table.format.describe(), group_format.describe()
+    if found != wanted:
+        msg = (
+            f"The state name '{table.name}' is already in use with type {found!r}, "
+            f"which is not {wanted!r}: use the same type, or another name"
+        )
+        raise UsageError(msg)
+
+
+def _size_of(value: Any) -> int:
+    size = sys.getsizeof(value)
+    if isinstance(value, (list, tuple)):
+        inside = list(islice(value, _SAMPLE))
+    elif isinstance(value, dict):
+        inside = [x for item in islice(value.items(), _SAMPLE // 2) for x in item]
+    else:
+        return size
+    scale = len(value) * (2 if isinstance(value, dict) else 1)
+    return size + sum(map(sys.getsizeof, inside)) * scale // max(1, len(inside))

@@ -1,0 +1,129 @@
+"""The entries of one state: a dict per key group, frozen and merged around snapshots.
+
+`groups` is indexed by key group. It is padded below the first group that the subtask owns, so that
+a record routed to the wrong subtask fails loudly instead of touching another group's entries.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from weir.backend.admission import holds_only_immutable
+from weir.backend.base import StateDeclaration, StateKind
+from weir.backend.group_format import GroupFormat
+from weir.backend.hashmap.overlay import Overlay, contents, merge_into
+from weir.errors import UsageError
+from weir.keygroup import KeyGroupRange
+
+
+class _Foreign(dict[Any, Any]):
+    """Stands for the key groups that belong to other subtasks."""
+
+    def _refuse(self, *_: Any) -> Any:
+        msg = "the current key's key group is not owned by this subtask"
+        raise UsageError(msg)
+
+    get = __getitem__ = __setitem__ = __contains__ = pop = _refuse
+
+
+_FOREIGN = _Foreign()
+
+
+class _Chain:
+    """The layers of one key group, bottom first, and how many snapshots end at each."""
+
+    __slots__ = ("layers", "pins")
+
+    def __init__(self, base: dict[Any, Any]) -> None:
+        self.layers = [base]
+        self.pins = [0]
+
+
+class StateTable:
+    """All entries of one state in one subtask."""
+
+    def __init__(
+        self, declaration: StateDeclaration, group_format: GroupFormat, key_groups: KeyGroupRange
+    ) -> None:
+        """Make an empty table for the key groups."""
+        self.name = declaration.name
+        self.kind = declaration.kind
+        self.format = group_format
+        self.key_groups = key_groups
+        self.groups: list[dict[Any, Any]] = [_FOREIGN] * key_groups.start
+        self.groups += [{} for _ in key_groups]
+        self._shareable = declaration.kind in (
+            StateKind.LIST,
+            StateKind.MAP,
+        ) and holds_only_immutable(declaration.value_type)
+        self._chains: dict[int, _Chain] = {}
+        # Held by the writing thread while it collects a group's entries and by the backend's
+        # thread while it merges layers that another snapshot may be reading through.
+        self._lock = threading.Lock()
+
+    def freeze(self) -> dict[int, dict[Any, Any]]:
+        """Freeze every group that has entries and return its layer by group."""
+        frozen = {}
+        for group in self.key_groups:
+            top = self.groups[group]
+            if not top and top.__class__ is dict:
+                continue
+            chain = self._chains.get(group)
+            if chain is None:
+                chain = self._chains[group] = _Chain(top)
+            if not top:
+                frozen[group] = chain.layers[-2]
+                chain.pins[-2] += 1
+                continue
+            frozen[group] = top
+            chain.pins[-1] += 1
+            overlay = Overlay(top, self._shareable)
+            chain.layers.append(overlay)
+            chain.pins.append(0)
+            self.groups[group] = overlay
+        return frozen
+
+    def collect(self, layer: dict[Any, Any]) -> tuple[list[Any], list[Any]]:
+        """Return addresses and values that are visible at a frozen layer; on any thread."""
+        with self._lock:
+            entries = contents(layer)
+            return list(entries), list(entries.values())
+
+    def thaw(self, frozen: dict[int, dict[Any, Any]]) -> None:
+        """Take back what `freeze` returned and merge the layers that nobody needs apart."""
+        with self._lock:
+            for group, layer in frozen.items():
+                self._unpin(group, layer)
+
+    def _unpin(self, group: int, layer: dict[Any, Any]) -> None:
+        chain = self._chains[group]
+        layers, pins = chain.layers, chain.pins
+        position = _position(layers, layer)
+        while position < 0 and isinstance(layer, Overlay):  # merged into the layer below it
+            layer = layer.below
+            position = _position(layers, layer)
+        pins[position] -= 1
+        i = 0
+        while i + 1 < len(layers):
+            upper = layers[i + 1]
+            if pins[i] or not isinstance(upper, Overlay):
+                i += 1
+                continue
+            merge_into(layers[i], upper)
+            pins[i] = pins.pop(i + 1)
+            del layers[i + 1]
+            above = layers[i + 1] if i + 1 < len(layers) else None
+            if isinstance(above, Overlay):
+                above.below = layers[i]
+        self.groups[group] = layers[-1]
+        if len(layers) == 1:
+            del self._chains[group]
+
+    def visible(self, group: int) -> dict[Any, Any]:
+        """Return the present entries of a group; do not change the result."""
+        return contents(self.groups[group])
+
+
+def _position(layers: list[dict[Any, Any]], layer: dict[Any, Any]) -> int:
+    return next((i for i, candidate in enumerate(layers) if candidate is layer), -1)

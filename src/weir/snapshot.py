@@ -1,0 +1,173 @@
+"""The snapshot data file: one per slot and checkpoint, read by ranges, checked before use.
+
+Layout, byte by byte::
+
+    0        7   magic            b"WEIRSNP"
+    7        1   version          1
+    8        …   sections         back to back, no padding
+    F        n   footer           MessagePack map, see below
+    F+n      4   footer length n  unsigned, little-endian
+    F+n+4    4   footer CRC-32    unsigned, little-endian
+    F+n+8    7   magic            b"WEIRSNP"
+
+A section is addressed by `[offset, length, crc32]`; several small ones may be written at once.
+The footer names every section::
+
+    {"operators": {operator_id: {
+        "keyed":    {state_name: {"kind": …, "type": {…},
+                                  "groups": {str(key_group): [offset, length, crc32, count]}}},
+        "operator": {state_name: {"mode": "SPLIT" | "UNION" | "BROADCAST", "type": {…},
+                                  "elements": [[offset, length, crc32], …]}}}}}
+
+Invariant: no byte of a file reaches a caller before the checksum over it was right. Every
+deviation is a `CorruptStateError` that names the file.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple, NoReturn
+
+import msgspec
+
+from weir.errors import CorruptStateError
+
+MAGIC = b"WEIRSNP"
+VERSION = 1
+_HEADER = MAGIC + bytes([VERSION])
+_TRAILER_LENGTH = 8 + len(MAGIC)
+_decode_footer = msgspec.msgpack.Decoder(dict[str, Any]).decode
+
+
+class Section(NamedTuple):
+    """Where some bytes are and what their checksum is; stored in footers as a list."""
+
+    offset: int
+    length: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a checkpoint records about a finished file."""
+
+    size: int
+    crc32: int
+
+
+class SnapshotWriter:
+    """Writes one snapshot file front to back; nothing is valid before `finish` returned.
+
+    Not thread-safe: one writer per file and thread.
+    """
+
+    def __init__(self, out: BinaryIO) -> None:
+        """Begin the file on a fresh binary stream, which stays the caller's to close."""
+        self._out = out
+        self._size = 0
+        self._crc = 0
+        self._append(_HEADER)
+
+    def section(self, data: bytes) -> Section:
+        """Append one section."""
+        section = Section(self._size, len(data), zlib.crc32(data))
+        self._append(data)
+        return section
+
+    def slices(self, parts: Iterable[bytes]) -> list[Section]:
+        """Append many small sections with one write, each with its own checksum."""
+        offset = self._size
+        sections, data = [], []
+        for part in parts:
+            sections.append(Section(offset, len(part), zlib.crc32(part)))
+            data.append(part)
+            offset += len(part)
+        self._append(b"".join(data))
+        return sections
+
+    def finish(self, footer: dict[str, Any]) -> FileFacts:
+        """Append footer and trailer; the stream still has to be made durable by its owner."""
+        data = msgspec.msgpack.encode(footer)
+        self._append(data)
+        self._append(len(data).to_bytes(4, "little"))
+        self._append(zlib.crc32(data).to_bytes(4, "little"))
+        self._append(MAGIC)
+        return FileFacts(self._size, self._crc)
+
+    def _append(self, data: bytes) -> None:
+        self._out.write(data)
+        self._crc = zlib.crc32(data, self._crc)
+        self._size += len(data)
+
+
+class SnapshotReader:
+    """Reads the ranges of a snapshot file that somebody needs, each checked against its CRC.
+
+    `read_at(offset, length)` fetches bytes; short answers count as corruption.
+    """
+
+    def __init__(self, read_at: Callable[[int, int], bytes], size: int, name: str) -> None:
+        """Read and check header, trailer and footer.
+
+        Raises:
+            CorruptStateError: the file is not a whole snapshot file of a known version.
+        """
+        self.name = name
+        self._read_at = read_at
+        self._size = size
+        if size < len(_HEADER) + _TRAILER_LENGTH:
+            self._refuse(f"it has {size} bytes, too few for a snapshot file")
+        header = self._read(0, len(_HEADER))
+        if header[:-1] != MAGIC:
+            self._refuse(f"it begins with {header[:-1]!r}, expected {MAGIC!r}")
+        if header[-1] != VERSION:
+            self._refuse(f"its format version is {header[-1]}, expected {VERSION}")
+        trailer = self._read(size - _TRAILER_LENGTH, _TRAILER_LENGTH)
+        if trailer[8:] != MAGIC:
+            self._refuse(f"it ends with {trailer[8:]!r}, expected {MAGIC!r}")
+        length = int.from_bytes(trailer[:4], "little")
+        self._footer_offset = size - _TRAILER_LENGTH - length
+        if self._footer_offset < len(_HEADER):
+            self._refuse(f"its footer claims {length} bytes of a file of {size}")
+        data = self._read(self._footer_offset, length)
+        if zlib.crc32(data) != int.from_bytes(trailer[4:8], "little"):
+            self._refuse("the checksum of its footer is wrong")
+        try:
+            self.footer = _decode_footer(data)
+        except msgspec.MsgspecError as e:
+            self._refuse(f"its footer is not a MessagePack map ({e})")
+
+    def section(self, address: Iterable[int]) -> bytes:
+        """Return the bytes of a section; further numbers after the first three are ignored.
+
+        Raises:
+            CorruptStateError: the address is not one of this file, or the bytes are not those
+                that were written.
+        """
+        numbers = list(address)[:3]
+        if len(numbers) != 3 or not all(isinstance(n, int) for n in numbers):
+            self._refuse(f"{numbers!r} is not a section address")
+        offset, length, crc = numbers
+        if offset < len(_HEADER) or length < 0 or offset + length > self._footer_offset:
+            self._refuse(f"section [{offset}, {length}] lies outside its data")
+        data = self._read(offset, length)
+        if zlib.crc32(data) != crc:
+            self._refuse(f"the checksum of section [{offset}, {length}] is wrong")
+        return data
+
+    def operator(self, operator_id: str) -> dict[str, Any]:
+        """Return the footer part of one operator: `{"keyed": {…}, "operator": {…}}`."""
+        part = self.footer.get("operators", {}).get(operator_id, {})
+        return {"keyed": part.get("keyed", {}), "operator": part.get("operator", {})}
+
+    def _read(self, offset: int, length: int) -> bytes:
+        data = self._read_at(offset, length)
+        if len(data) != length:
+            self._refuse(f"{len(data)} of {length} bytes could be read at {offset}")
+        return data
+
+    def _refuse(self, what: str) -> NoReturn:
+        msg = f"snapshot file {self.name!r} is corrupt: {what}; restore another checkpoint"
+        raise CorruptStateError(msg)

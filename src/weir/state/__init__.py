@@ -1,0 +1,1 @@
+"""What user functions hold: state descriptors, typed handles, operator state, timers."""

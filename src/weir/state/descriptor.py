@@ -1,0 +1,160 @@
+"""State descriptors: the name, kind and types under which a function asks for state.
+
+A descriptor is a declaration and holds no state. Backends read it through the attributes of
+`weir.backend.base.StateDeclaration`. A type that is not given is stored pickled and unchecked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from weir.backend.base import RESERVED_PREFIX, StateKind
+from weir.common.typeinfo import Types
+from weir.errors import UsageError
+
+_AGGREGATE_METHODS = ("create_accumulator", "add", "get_result", "merge")
+
+
+class StateDescriptor:
+    """What every descriptor has: a name, types, and optional settings."""
+
+    kind: ClassVar[StateKind]
+    key_type: Any = None
+    function: Any = None
+
+    def __init__(self, name: str, value_type: Any = None) -> None:
+        """Declare a state.
+
+        Raises:
+            UsageError: the name is not a non-empty string, or reserved.
+        """
+        if not isinstance(name, str) or not name or name.startswith(RESERVED_PREFIX):
+            msg = (
+                f"a state name must be a non-empty string that does not begin with "
+                f"{RESERVED_PREFIX!r}, found {name!r}"
+            )
+            raise UsageError(msg)
+        self.name = name
+        self.value_type = value_type
+        self.ttl_config: Any = None
+        self.queryable_name: str | None = None
+
+    @property
+    def type_info(self) -> Any:
+        """The type of the whole state, as PyFlink shows it."""
+        return self.value_type
+
+    def get_name(self) -> str:
+        """Return the name of the state."""
+        return self.name
+
+    def enable_time_to_live(self, ttl_config: Any) -> None:
+        """Let entries of this state expire as the configuration says."""
+        self.ttl_config = ttl_config
+
+    def set_queryable(self, queryable_state_name: str) -> None:
+        """Let clients look into this state under the given name."""
+        self.queryable_name = queryable_state_name
+
+    def __repr__(self) -> str:
+        """Read as the constructor call."""
+        return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """Declares one value per key."""
+
+    kind = StateKind.VALUE
+
+    def __init__(self, name: str, value_type_info: Any = None) -> None:
+        """Declare the state with the type of its value."""
+        super().__init__(name, value_type_info)
+
+
+class ListStateDescriptor(StateDescriptor):
+    """Declares a list per key, or a list of operator state."""
+
+    kind = StateKind.LIST
+
+    def __init__(self, name: str, elem_type_info: Any = None) -> None:
+        """Declare the state with the type of one element."""
+        super().__init__(name, elem_type_info)
+
+    @property
+    def type_info(self) -> Any:
+        """The list type."""
+        return None if self.value_type is None else Types.LIST(self.value_type)
+
+
+class MapStateDescriptor(StateDescriptor):
+    """Declares a map per key, or broadcast state."""
+
+    kind = StateKind.MAP
+
+    def __init__(self, name: str, key_type_info: Any = None, value_type_info: Any = None) -> None:
+        """Declare the state with the types of map keys and values."""
+        super().__init__(name, value_type_info)
+        self.key_type = key_type_info
+
+    @property
+    def type_info(self) -> Any:
+        """The map type."""
+        if self.key_type is None or self.value_type is None:
+            return None
+        return Types.MAP(self.key_type, self.value_type)
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """Declares one value per key that a reduce function folds."""
+
+    kind = StateKind.REDUCING
+
+    def __init__(self, name: str, reduce_function: Any, type_info: Any = None) -> None:
+        """Declare the state with a `ReduceFunction` or a callable of two values.
+
+        Raises:
+            UsageError: the function is neither.
+        """
+        super().__init__(name, type_info)
+        reduce: Callable[[Any, Any], Any] | None = getattr(reduce_function, "reduce", None)
+        if reduce is None:
+            reduce = reduce_function
+        if not callable(reduce):
+            msg = (
+                f"ReducingStateDescriptor {name!r}: the input must be a ReduceFunction or a "
+                f"callable function, found {reduce_function!r}"
+            )
+            raise UsageError(msg)
+        self.function = reduce
+        self._reduce_function = reduce_function
+
+    def get_reduce_function(self) -> Any:
+        """Return the reduce function as it was given."""
+        return self._reduce_function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """Declares one accumulator per key that an aggregate function folds."""
+
+    kind = StateKind.AGGREGATING
+
+    def __init__(self, name: str, agg_function: Any, state_type_info: Any = None) -> None:
+        """Declare the state with an `AggregateFunction` and the type of its accumulator.
+
+        Raises:
+            UsageError: the function lacks a method of `AggregateFunction`.
+        """
+        super().__init__(name, state_type_info)
+        missing = [m for m in _AGGREGATE_METHODS if not callable(getattr(agg_function, m, None))]
+        if missing:
+            msg = (
+                f"AggregatingStateDescriptor {name!r}: the input must be an AggregateFunction, "
+                f"found {agg_function!r} without {', '.join(missing)}"
+            )
+            raise UsageError(msg)
+        self.function = agg_function
+
+    def get_agg_function(self) -> Any:
+        """Return the aggregate function."""
+        return self.function

@@ -8,8 +8,9 @@ same names in another order are equal, hash alike and land in the same key group
 from __future__ import annotations
 
 import enum
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from itertools import repeat
 from typing import Any, ClassVar
 
 __all__ = ["Row", "RowKind", "row_class"]
@@ -44,8 +45,9 @@ class Row:
         """Create a row from positional values, or from named ones, never both."""
         if not kwargs:
             if cls._fields is not None and len(args) != len(cls._fields):
-                msg = f"a row with fields {list(cls._fields)} takes {len(cls._fields)} values"
-                raise ValueError(f"{msg}, got {len(args)}: {args!r}")
+                wanted = f"{len(cls._fields)} values for the fields {list(cls._fields)}"
+                msg = f"a row takes {wanted}, got {len(args)}: {args!r}"
+                raise ValueError(msg)
             return cls._of(args)
         if args:
             msg = "a Row takes either positional values or named values, not both"
@@ -63,6 +65,13 @@ class Row:
         row: Row = _new(cls)
         row._values = values
         return row
+
+    @classmethod
+    def _of_many(cls, values: list[tuple[Any, ...]]) -> list[Row]:
+        """Wrap many tuples as `_of` does, without running Python code per row."""
+        rows: list[Row] = list(map(_new, repeat(cls, len(values))))
+        deque(map(_set_values, rows, values), maxlen=0)
+        return rows
 
     @staticmethod
     def of_kind(row_kind: RowKind, *args: Any, **kwargs: Any) -> Row:
@@ -187,6 +196,7 @@ class Row:
 
 
 _new: Callable[[Any], Any] = object.__new__
+_set_values: Callable[[Row, tuple[Any, ...]], None] = Row.__dict__["_values"].__set__
 
 
 def _plain(value: Any) -> Any:
@@ -213,15 +223,22 @@ def _field_property(position: int) -> property:
     return property(read, write)
 
 
-@cache
+_classes: dict[tuple[tuple[str, ...] | None, RowKind], type[Row]] = {(None, RowKind.INSERT): Row}
+
+
 def row_class(field_names: tuple[str, ...] | None, kind: RowKind = RowKind.INSERT) -> type[Row]:
-    """Return the one class of rows with these names and kind.
+    """Return the one class of rows with these names and kind, the same in every thread.
 
     Raises:
         ValueError: a name is not a string, or appears twice.
     """
-    if field_names is None and kind is RowKind.INSERT:
-        return Row
+    found = _classes.get((field_names, kind))
+    if found is None:
+        found = _classes.setdefault((field_names, kind), _create_class(field_names, kind))
+    return found
+
+
+def _create_class(field_names: tuple[str, ...] | None, kind: RowKind) -> type[Row]:
     members: dict[str, Any] = {"__slots__": (), "_kind": kind, "__module__": Row.__module__}
     if field_names is not None:
         index = {name: position for position, name in enumerate(field_names)}

@@ -38,6 +38,7 @@ MAGIC = b"WEIRSNP"
 VERSION = 1
 _HEADER = MAGIC + bytes([VERSION])
 _TRAILER_LENGTH = 8 + len(MAGIC)
+_READ_AT_ONCE = 8 << 20
 _decode_footer = msgspec.msgpack.Decoder(dict[str, Any]).decode
 
 
@@ -140,22 +141,52 @@ class SnapshotReader:
             self._refuse(f"its footer is not a MessagePack map ({e})")
 
     def section(self, address: Iterable[int]) -> bytes:
-        """Return the bytes of a section; further numbers after the first three are ignored.
+        """Return the bytes of one section; see `sections`."""
+        return self.sections([address])[0]
+
+    def sections(self, addresses: Iterable[Iterable[int]]) -> list[bytes]:
+        """Return the bytes of sections; numbers after the first three of an address are ignored.
+
+        Neighbours in the file are fetched together, so many small sections cost few reads.
 
         Raises:
-            CorruptStateError: the address is not one of this file, or the bytes are not those
+            CorruptStateError: an address is not one of this file, or the bytes are not those
                 that were written.
         """
+        wanted = [self._address(address) for address in addresses]
+        found: list[bytes] = []
+        start = 0
+        while start < len(wanted):
+            first, stop = wanted[start].offset, start + 1
+            end = first + wanted[start].length
+            while (
+                stop < len(wanted)
+                and wanted[stop].offset == end
+                and end + wanted[stop].length - first <= _READ_AT_ONCE
+            ):
+                end += wanted[stop].length
+                stop += 1
+            data = self._read(first, end - first)
+            found += [self._checked(data, first, section) for section in wanted[start:stop]]
+            start = stop
+        return found
+
+    def _address(self, address: Iterable[int]) -> Section:
         numbers = list(address)[:3]
         if len(numbers) != 3 or not all(isinstance(n, int) for n in numbers):
             self._refuse(f"{numbers!r} is not a section address")
-        offset, length, crc = numbers
-        if offset < len(_HEADER) or length < 0 or offset + length > self._footer_offset:
-            self._refuse(f"section [{offset}, {length}] lies outside its data")
-        data = self._read(offset, length)
-        if zlib.crc32(data) != crc:
-            self._refuse(f"the checksum of section [{offset}, {length}] is wrong")
-        return data
+        section = Section(*numbers)
+        end = section.offset + section.length
+        if section.offset < len(_HEADER) or section.length < 0 or end > self._footer_offset:
+            self._refuse(f"{section!r} lies outside its data")
+        return section
+
+    def _checked(self, data: bytes, first: int, section: Section) -> bytes:
+        begin = section.offset - first
+        part = data[begin : begin + section.length]
+        if zlib.crc32(part) != section.crc32:
+            self._refuse(f"the checksum of {section!r} is wrong")
+        return part
 
     def operator(self, operator_id: str) -> dict[str, Any]:
         """Return the footer part of one operator: `{"keyed": {…}, "operator": {…}}`."""

@@ -9,7 +9,7 @@ each record and `current.key = NO_KEY` between epochs: access without a key rais
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
@@ -80,6 +80,17 @@ class StateDeclaration(Protocol):
     value_type: Any
     key_type: Any
     function: Any
+
+
+class NamespaceMerging(Protocol):
+    """What the handles of list, reducing and aggregating state can do for merging windows."""
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        """Move the current key's state of the source namespaces into the target namespace.
+
+        What the target holds comes first, then the sources in the given order; afterwards the
+        sources are empty.
+        """
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 A group is a MessagePack array of seven::
 
-    [count, void_count, keys, namespaces, lengths, map_keys, values]
+    [count, keys, spaced, namespaces, lengths, map_keys, values]
 
-`keys` holds `count` keys; the first `void_count` have no namespace, `namespaces` holds those of
-the rest (nil when there are none). `values` is one column. For lists and maps `lengths` says how
-many values (and `map_keys`) belong to each key, in order; it is nil otherwise. Columns are
-whole-list encodings of `weir.codec`, so plain types never touch Python per element.
+`keys` holds `count` keys in the order they were given. `spaced` lists the positions of the keys
+that have a namespace and `namespaces` holds those, both nil when no key has one. `values` is one
+column. For lists and maps `lengths` says how many values (and `map_keys`) belong to each key; it
+is nil otherwise. Columns are whole-list encodings of `weir.codec`, so plain types never touch
+Python per element.
 """
 
 from __future__ import annotations
@@ -26,8 +27,16 @@ from weir.errors import CorruptStateError
 
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.Decoder(
-    tuple[int, int, bytes, bytes | None, list[int] | None, bytes | None, bytes]
+    tuple[int, bytes, list[int] | None, bytes | None, list[int] | None, bytes | None, bytes]
 ).decode
+
+
+@dataclass(frozen=True)
+class AddressTypes:
+    """Declared types of keys and namespaces; None means any, stored pickled."""
+
+    key: Any = None
+    namespace: Any = None
 
 
 @dataclass(frozen=True)
@@ -42,22 +51,31 @@ class GroupFormat:
 
     @classmethod
     def of(
-        cls, kind: StateKind | None, key_type: Any, value_type: Any, map_key_type: Any = None
+        cls, kind: StateKind | None, address: AddressTypes, value_type: Any, map_key: Any = None
     ) -> GroupFormat:
         """Build the format from declared types."""
-        map_key = codec_for(map_key_type) if kind is StateKind.MAP else None
-        return cls(kind, codec_for(key_type), codec_for(None), codec_for(value_type), map_key)
+        return cls(
+            kind,
+            codec_for(address.key),
+            codec_for(address.namespace),
+            codec_for(value_type),
+            codec_for(map_key) if kind is StateKind.MAP else None,
+        )
 
     def describe(self) -> dict[str, Any]:
         """Return the type description that goes into the footer and decides compatibility."""
-        types = {"key": self.key.describe(), "value": self.value.describe()}
+        types = {
+            "key": self.key.describe(),
+            "namespace": self.namespace.describe(),
+            "value": self.value.describe(),
+        }
         if self.map_key is not None:
             types["map_key"] = self.map_key.describe()
         return types
 
     def encode(self, addresses: list[Any], values: list[Any]) -> bytes:
-        """Encode entries given as parallel lists; any order, kept inside one namespace class."""
-        keys, namespaces, values = _by_namespace(addresses, values)
+        """Encode entries given as parallel lists; their order is kept."""
+        keys, spaced, namespaces = _take_apart(addresses)
         lengths = map_keys = None
         if self.kind is StateKind.LIST:
             lengths = list(map(len, values))
@@ -71,8 +89,8 @@ class GroupFormat:
         return _encode(
             (
                 len(keys),
-                len(keys) - len(namespaces),
                 self.key.encode_many(keys),
+                spaced or None,
                 self.namespace.encode_many(namespaces) if namespaces else None,
                 lengths,
                 map_keys,
@@ -87,7 +105,7 @@ class GroupFormat:
             CorruptStateError: the bytes are not a group of this format; `name` is the file.
         """
         try:
-            count, voids, keys_data, ns_data, lengths, map_keys_data, values_data = _decode(data)
+            count, keys_data, spaced, ns_data, lengths, map_keys_data, values_data = _decode(data)
         except msgspec.MsgspecError as e:
             msg = f"a key group in {name!r} is not in the group format ({e})"
             raise CorruptStateError(msg) from e
@@ -100,30 +118,27 @@ class GroupFormat:
                 map_keys = self.map_key.decode_many(map_keys_data)
             values = _regroup(lengths, list(values), map_keys)
         values = list(values)
-        if not count == len(keys) == len(values) == voids + len(namespaces):
+        positions = spaced or []
+        if not count == len(keys) == len(values) or len(positions) != len(namespaces):
             msg = f"a key group in {name!r} has columns of different lengths"
             raise CorruptStateError(msg)
-        addresses = keys[:voids] + list(map(address_of, keys[voids:], namespaces))
-        return list(zip(addresses, values, strict=True))
+        for position, namespace in zip(positions, namespaces, strict=True):
+            keys[position] = address_of(keys[position], namespace)
+        return list(zip(keys, values, strict=True))
 
 
-def _by_namespace(
-    addresses: list[Any], values: list[Any]
-) -> tuple[list[Any], list[Any], list[Any]]:
-    """Put entries without namespace first and take addresses apart."""
+def _take_apart(addresses: list[Any]) -> tuple[list[Any], list[int], list[Any]]:
+    """Return keys, the positions of those with a namespace, and their namespaces."""
     if tuple not in set(map(type, addresses)):
-        return addresses, [], values
-    plain_keys, plain_values, keys, namespaces, spaced_values = [], [], [], [], []
-    for address, value in zip(addresses, values, strict=True):
+        return addresses, [], []
+    keys, spaced, namespaces = [], [], []
+    for position, address in enumerate(addresses):
         key, namespace = split_address(address)
-        if namespace is VOID:
-            plain_keys.append(key)
-            plain_values.append(value)
-        else:
-            keys.append(key)
+        keys.append(key)
+        if namespace is not VOID:
+            spaced.append(position)
             namespaces.append(namespace)
-            spaced_values.append(value)
-    return plain_keys + keys, namespaces, plain_values + spaced_values
+    return keys, spaced, namespaces
 
 
 def _regroup(lengths: list[int], values: list[Any], map_keys: list[Any] | None) -> list[Any]:

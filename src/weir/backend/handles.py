@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -57,17 +57,9 @@ class AppendingState(State, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """Appending state of which several namespaces can be merged into one."""
+    """Appending state of which several windows' contents can be merged into one."""
 
     __slots__ = ()
-
-    @abstractmethod
-    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        """Move the current key's state of the source namespaces into the target namespace.
-
-        What the target holds comes first, then the sources in the given order; afterwards the
-        sources are empty. Used for merging windows.
-        """
 
 
 class ListState(MergingState[T, Iterable[T]]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from weir.backend.base import RESERVED_PREFIX, RestoreSource, StateKind
+from weir.backend.base import RESERVED_PREFIX, RestoreSource
 from weir.backend.group_format import GroupFormat
 from weir.errors import CorruptStateError, IncompatibleStateError
 from weir.keygroup import KeyGroupRange
@@ -34,13 +34,13 @@ class RestoredState:
     types: dict[str, Any]
     groups: dict[int, EncodedGroup] = field(default_factory=dict)
 
-    def check(self, kind: StateKind, group_format: GroupFormat) -> None:
+    def check(self, kind: str, group_format: GroupFormat) -> None:
         """Refuse a registration that cannot read the restored entries.
 
         Raises:
             IncompatibleStateError: kind or types differ.
         """
-        found, wanted = (self.kind, self.types), (kind.name, group_format.describe())
+        found, wanted = (self.kind, self.types), (kind, group_format.describe())
         if found != wanted:
             msg = (
                 f"state {self.name!r} was restored as {found[0]} of type {found[1]!r}, but the "
@@ -89,11 +89,11 @@ def _read_state(
     if (state.kind, state.types) != (entry["kind"], entry["type"]):
         msg = f"state {name!r} in {origin!r} has another kind or type than in its other files"
         raise CorruptStateError(msg)
-    for text, address in entry["groups"].items():
-        group = int(text)
-        if group not in wanted:
-            continue
-        if group in state.groups:
-            msg = f"key group {group} of state {name!r} is in {origin!r} and in another file"
-            raise CorruptStateError(msg)
-        state.groups[group] = EncodedGroup(source.reader.section(address), address[3], origin)
+    groups = {int(text): address for text, address in entry["groups"].items()}
+    taken = sorted(wanted_groups := groups.keys() & set(wanted))
+    if not state.groups.keys().isdisjoint(wanted_groups):
+        msg = f"state {name!r} has key groups that are in {origin!r} and in another file"
+        raise CorruptStateError(msg)
+    parts = source.reader.sections([groups[g] for g in taken])
+    for group, data in zip(taken, parts, strict=True):
+        state.groups[group] = EncodedGroup(data, groups[group][3], origin)

@@ -13,7 +13,7 @@ from typing import Any
 
 from weir.backend.address import split_address
 from weir.backend.base import VOID, CurrentKey, RestoreSource, StateDeclaration
-from weir.backend.group_format import GroupFormat
+from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.handles import State
 from weir.backend.hashmap.states import handle_for
 from weir.backend.hashmap.table import StateTable
@@ -29,11 +29,13 @@ _ENTRY_OVERHEAD = 100
 class HashMapBackend:
     """Keyed state as Python objects in memory; see `weir.backend.base.KeyedBackend`."""
 
-    def __init__(self, key_type: Any, key_groups: KeyGroupRange) -> None:
-        """Make an empty backend for keys of a type (None: any, stored pickled)."""
+    def __init__(
+        self, key_type: Any, key_groups: KeyGroupRange, namespace_type: Any = None
+    ) -> None:
+        """Make an empty backend for keys and namespaces of a type (None: any, stored pickled)."""
         self.current = CurrentKey(key_groups.start)
         self.key_groups = key_groups
-        self._key_type = key_type
+        self._address = AddressTypes(key_type, namespace_type)
         self._tables: dict[str, StateTable] = {}
         self._handles: dict[str, State] = {}
         self._restored: dict[str, RestoredState] = {}
@@ -46,7 +48,7 @@ class HashMapBackend:
             IncompatibleStateError: the restored state has another kind or other types.
         """
         group_format = GroupFormat.of(
-            declaration.kind, self._key_type, declaration.value_type, declaration.key_type
+            declaration.kind, self._address, declaration.value_type, declaration.key_type
         )
         name = declaration.name
         if name in self._tables:
@@ -55,7 +57,7 @@ class HashMapBackend:
         table = StateTable(declaration, group_format, self.key_groups)
         restored = self._restored.get(name)
         if restored is not None:
-            restored.check(declaration.kind, group_format)
+            restored.check(declaration.kind.name, group_format)
             for group, part in restored.groups.items():
                 table.groups[group].update(group_format.decode(part.data, part.origin))
             del self._restored[name]

@@ -117,8 +117,8 @@ find_python() { # sets $python: recent, and able to make virtual environments if
 usable_venv() {
     is_recent $venv/bin/python || return 1
     [ -z "${PYTHON:-}" ] || [ "$(series "$PYTHON")" = "$(series $venv/bin/python)" ] || return 1
-    $venv/bin/python -m pip --version >/dev/null 2>&1 ||
-        $venv/bin/python -m ensurepip >/dev/null 2>&1
+    # The script, not the module: its first line names the directory the environment was made in.
+    $venv/bin/pip --version >/dev/null 2>&1
 }
 
 make_venv() {

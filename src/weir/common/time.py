@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import datetime
+import re
 from dataclasses import dataclass
 from functools import total_ordering
 
 from weir.errors import UsageError
 
-__all__ = ["Duration", "Instant", "Time", "to_ms"]
+__all__ = ["Duration", "Instant", "Time", "parse_duration_ms", "to_ms"]
 
 _NANOS_PER_MS = 1_000_000
+_DURATION = re.compile(r"\s*(\d+)\s*([a-zA-Zµ]*)\s*")
+_UNIT_NANOS = {
+    unit: nanos
+    for nanos, units in (
+        (86_400_000_000_000, "d day days"),
+        (3_600_000_000_000, "h hour hours"),
+        (60_000_000_000, "m min minute minutes"),
+        (1_000_000_000, "s sec secs second seconds"),
+        (_NANOS_PER_MS, "ms milli millis millisecond milliseconds"),
+        (1000, "us µs micro micros microsecond microseconds"),
+        (1, "ns nano nanos nanosecond nanoseconds"),
+    )
+    for unit in units.split()
+}
 
 
 def _whole(value: int, unit: str) -> int:
@@ -190,3 +205,17 @@ def to_ms(value: datetime.timedelta | Time | Duration | int) -> int:
         return value
     msg = f"expected a Duration, a Time, a timedelta or whole milliseconds, got {value!r}"
     raise UsageError(msg)
+
+
+def parse_duration_ms(text: str) -> int:
+    """Read `10 s`, `500 ms`, `10min`, or a plain number of milliseconds; rounds down.
+
+    Raises:
+        UsageError: the text has another form.
+    """
+    match = _DURATION.fullmatch(text)
+    unit = match.group(2).lower() or "ms" if match else ""
+    if match is None or unit not in _UNIT_NANOS:
+        msg = f"not a length of time: {text!r}; write '10 s', '500 ms', '10 min' or milliseconds"
+        raise UsageError(msg)
+    return int(match.group(1)) * _UNIT_NANOS[unit] // _NANOS_PER_MS

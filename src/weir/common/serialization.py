@@ -1,0 +1,99 @@
+"""Schemas: records to bytes of an external system and back."""
+
+from __future__ import annotations
+
+import abc
+import codecs
+from typing import Any
+
+from weir.common.typeinfo import TypeInformation, Types
+from weir.errors import UsageError
+
+__all__ = [
+    "ByteArraySchema",
+    "DeserializationSchema",
+    "Encoder",
+    "SerializationSchema",
+    "SimpleStringSchema",
+]
+
+
+class SerializationSchema(abc.ABC):
+    """Turns records into bytes."""
+
+    @abc.abstractmethod
+    def serialize(self, element: Any) -> bytes:
+        """Return the bytes of a record."""
+
+
+class DeserializationSchema(abc.ABC):
+    """Turns bytes into records."""
+
+    @abc.abstractmethod
+    def deserialize(self, message: bytes) -> Any:
+        """Return the record of a message."""
+
+    def get_produced_type(self) -> TypeInformation:
+        """Return the type of the records."""
+        return Types.PICKLED_BYTE_ARRAY()
+
+
+def _charset(name: str) -> str:
+    try:
+        return codecs.lookup(name).name
+    except LookupError as error:
+        msg = f"unknown character set {name!r}: use a name such as 'UTF-8'"
+        raise UsageError(msg) from error
+
+
+class SimpleStringSchema(SerializationSchema, DeserializationSchema):
+    """Strings, in UTF-8 unless told otherwise."""
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        """Choose the character set."""
+        self.charset = _charset(charset)
+
+    def serialize(self, element: str) -> bytes:
+        """Return the encoded string."""
+        return element.encode(self.charset)
+
+    def deserialize(self, message: bytes) -> str:
+        """Return the decoded string."""
+        return message.decode(self.charset)
+
+    def get_produced_type(self) -> TypeInformation:
+        """Return the string type."""
+        return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema, DeserializationSchema):
+    """Bytes, as they are."""
+
+    def serialize(self, element: bytes) -> bytes:
+        """Return the bytes."""
+        return bytes(element)
+
+    def deserialize(self, message: bytes) -> bytes:
+        """Return the bytes."""
+        return bytes(message)
+
+    def get_produced_type(self) -> TypeInformation:
+        """Return the type of bytes."""
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class Encoder:
+    """Turns records into the lines of a file."""
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        """Choose the character set."""
+        self.charset = _charset(charset)
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
+        """Return an encoder that writes `str(record)` and a line feed."""
+        return Encoder(charset_name)
+
+    def encode(self, element: Any) -> bytes:
+        """Return the line of a record."""
+        return f"{element}\n".encode(self.charset)

@@ -1,0 +1,473 @@
+"""What every exactly-once sink must do, as a suite to subclass, and a file system that crashes.
+
+Subclass `SinkConformance`, say how to build the sink and how to read its output, and let pytest
+collect the class. The suite runs a job of three checkpoints, kills it at every call of the file
+system, restarts it as the runtime does and compares what a reader sees.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar, cast
+
+import pytest
+
+from weir.connector.file_system import FileSystem, LocalFileSystem
+from weir.connector.function_sink import InvokeContext
+from weir.connector.sink import Sink, SinkWriter, WriterContext
+from weir.connector.two_phase import TwoPhaseCommitSinkFunction
+from weir.testing.faulty_storage import CrashMoment, SimulatedCrash
+
+_T = TypeVar("_T")
+JOB = "0a" * 16
+OPERATOR = "0123456789abcdef" * 2
+
+
+class CrashingFileSystem:
+    """The local file system until call number `crash_at`, a dead process from then on.
+
+    Every call, also of an open file, is a numbered crash point, counted from 1. With `power_loss`
+    everything that was not synced is undone at the crash: contents, new names and renames.
+    """
+
+    def __init__(
+        self,
+        crash_at: int | None = None,
+        moment: CrashMoment = CrashMoment.BEFORE,
+        power_loss: bool = False,
+    ) -> None:
+        """Start alive, with nothing unsynced."""
+        self.calls = 0
+        self._crash_at = crash_at
+        self._moment = moment
+        self._power_loss = power_loss
+        self._inner = LocalFileSystem()
+        self._dead = False
+        self._streams: list[_Stream] = []
+        self._durable_size: dict[str, int] = {}
+        self._undo: dict[str, list[Callable[[], None]]] = {}
+
+    def point(self, action: Callable[[], _T], torn: Callable[[], Any] | None = None) -> _T:
+        """Run one call, or die at it."""
+        if self._dead:
+            raise SimulatedCrash
+        self.calls += 1
+        if self.calls != self._crash_at:
+            return action()
+        if self._moment is CrashMoment.AFTER:
+            action()
+        elif self._moment is CrashMoment.MIDDLE and torn is not None:
+            torn()
+        self.die()
+        raise SimulatedCrash
+
+    def die(self) -> None:
+        """Drop the process: close its files, and with `power_loss` undo what was not synced."""
+        if self._dead:
+            return
+        self._dead = True
+        for stream in self._streams:
+            stream.inner.close()
+        if not self._power_loss:
+            return
+        for path, size in self._durable_size.items():
+            if os.path.exists(path):
+                os.truncate(path, size)
+        for steps in self._undo.values():
+            for step in reversed(steps):
+                step()
+
+    @property
+    def dead(self) -> bool:
+        """Tell whether the process is gone."""
+        return self._dead
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory."""
+        self.point(lambda: self._inner.make_directory(path))
+
+    def create(self, path: str) -> BinaryIO:
+        """Create a file whose calls are crash points too."""
+
+        def action() -> _Stream:
+            stream = _Stream(self, self._inner.create(path), path)
+            self._streams.append(stream)
+            self._durable_size[path] = 0
+            self._undo.setdefault(os.path.dirname(path), []).append(
+                lambda: self._inner.remove(path)
+            )
+            return stream
+
+        return cast(BinaryIO, self.point(action))
+
+    def sync(self, stream: BinaryIO) -> None:
+        """Make contents durable."""
+        wrapper = cast(_Stream, stream)
+
+        def action() -> None:
+            self._inner.sync(wrapper.inner)
+            self._durable_size[wrapper.path] = wrapper.inner.tell()
+
+        self.point(action)
+
+    def sync_directory(self, path: str) -> None:
+        """Make names durable."""
+
+        def action() -> None:
+            self._inner.sync_directory(path)
+            self._undo.pop(path, None)
+
+        self.point(action)
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file."""
+
+        def action() -> None:
+            self._inner.rename(source, target)
+            if source in self._durable_size:
+                self._durable_size[target] = self._durable_size.pop(source)
+            self._undo.setdefault(os.path.dirname(target), []).append(
+                lambda: os.replace(target, source)
+            )
+
+        self.point(action)
+
+    def size(self, path: str) -> int | None:
+        """Look at a file."""
+        return self.point(lambda: self._inner.size(path))
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+
+        def action() -> None:
+            self._inner.remove(path)
+            self._durable_size.pop(path, None)
+
+        self.point(action)
+
+    def walk(self, path: str) -> Iterator[str]:
+        """List files."""
+        return iter(self.point(lambda: list(self._inner.walk(path))))
+
+
+class _Stream:
+    """An open file of a process that may die; afterwards destructors find it silent."""
+
+    def __init__(self, owner: CrashingFileSystem, inner: BinaryIO, path: str) -> None:
+        self._owner = owner
+        self.inner = inner
+        self.path = path
+
+    def write(self, data: Any) -> int:
+        if self._owner.dead:
+            return len(data)
+        view = memoryview(data)
+        half = view[: len(view) // 2]
+        return self._owner.point(lambda: self.inner.write(view), lambda: self.inner.write(half))
+
+    def tell(self) -> int:
+        return 0 if self._owner.dead else self.inner.tell()
+
+    def flush(self) -> None:
+        if not self._owner.dead:
+            self.inner.flush()
+
+    def close(self) -> None:
+        if not self._owner.dead:
+            self._owner.point(self.inner.close)
+
+    @property
+    def closed(self) -> bool:
+        return self.inner.closed and not self._owner.dead
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+
+@dataclass
+class _Progress:
+    """What a job had achieved when it died: durable checkpoints, state of the last one."""
+
+    durable: tuple[int, ...] = ()
+    state: list[bytes] = field(default_factory=list)
+
+
+class SinkConformance:
+    """The contract of `weir.connector.sink.SinkWriter`."""
+
+    type_info: Any = None
+
+    def make_sink(self, directory: Path, file_system: FileSystem) -> Sink:
+        """Return the sink under test, writing below `directory` through `file_system`."""
+        raise NotImplementedError
+
+    def visible(self, directory: Path) -> list[Any]:
+        """Return every record that a reader sees; raise if a file is not whole."""
+        raise NotImplementedError
+
+    def hidden(self, directory: Path) -> list[str]:
+        """Return the files below `directory` that readers do not see."""
+        return [str(p) for p in directory.rglob(".*") if p.is_file()]
+
+    def records(self, checkpoint: int) -> list[Any]:
+        """Return the records that belong to a checkpoint, different for each."""
+        return [(checkpoint * 10 + i, f"record {i}") for i in range(3)]
+
+    def context(self, attempt: int) -> WriterContext:
+        """Return the identity of the only subtask in one attempt."""
+        return WriterContext(JOB, OPERATOR, attempt, 0, 1, type_info=self.type_info)
+
+    def writer(self, directory: Path, attempt: int = 1, fs: FileSystem | None = None) -> SinkWriter:
+        """Return a writer on the given, or the local, file system."""
+        sink = self.make_sink(directory, fs or LocalFileSystem())
+        return sink.create_writer(self.context(attempt))
+
+    def expect(self, directory: Path, *checkpoints: int) -> None:
+        """Check that a reader sees exactly the records of these checkpoints."""
+        wanted = [record for n in checkpoints for record in self.records(n)]
+        assert Counter(self.visible(directory)) == Counter(wanted)
+
+    def test_nothing_is_visible_before_commit(self, tmp_path: Path) -> None:
+        """Neither writing nor preparing shows a record."""
+        writer = self.writer(tmp_path)
+        writer.write_batch(self.records(1), None)
+        self.expect(tmp_path)
+        writer.prepare(1)
+        self.expect(tmp_path)
+        writer.close()
+
+    def test_a_commit_shows_its_checkpoint_once(self, tmp_path: Path) -> None:
+        """Committing shows the prepared records, a second time changes nothing."""
+        writer = self.writer(tmp_path)
+        writer.write_batch(self.records(1), None)
+        prepared = writer.prepare(1)
+        writer.write_batch(self.records(2), None)
+        writer.commit(prepared)
+        self.expect(tmp_path, 1)
+        writer.commit(prepared)
+        self.expect(tmp_path, 1)
+        writer.close()
+        self.expect(tmp_path, 1)
+        assert self.hidden(tmp_path) == []
+
+    def test_checkpoints_commit_in_any_order(self, tmp_path: Path) -> None:
+        """Commits do not depend on one another."""
+        writer = self.writer(tmp_path)
+        prepared = {}
+        for n in (1, 2, 3):
+            writer.write_batch(self.records(n), None)
+            prepared[n] = writer.prepare(n)
+        writer.commit(prepared[2])
+        self.expect(tmp_path, 2)
+        writer.commit([*prepared[1], *prepared[3]])
+        self.expect(tmp_path, 1, 2, 3)
+        writer.close()
+
+    def test_several_batches_make_one_checkpoint(self, tmp_path: Path) -> None:
+        """Batches are not boundaries."""
+        writer = self.writer(tmp_path)
+        for record in self.records(1):
+            writer.write_batch([record], None)
+        writer.write_batch([], None)
+        writer.commit(writer.prepare(1))
+        self.expect(tmp_path, 1)
+        writer.close()
+
+    def test_abort_leaves_nothing_of_what_was_not_prepared(self, tmp_path: Path) -> None:
+        """Prepared records survive an abort, others vanish with their files."""
+        writer = self.writer(tmp_path)
+        writer.write_batch(self.records(1), None)
+        prepared = writer.prepare(1)
+        writer.write_batch(self.records(2), None)
+        writer.abort()
+        writer.commit(prepared)
+        writer.close()
+        self.expect(tmp_path, 1)
+        assert self.hidden(tmp_path) == []
+
+    def test_finish_then_a_last_checkpoint_shows_everything(self, tmp_path: Path) -> None:
+        """A bounded job ends with all records visible and no remains."""
+        writer = self.writer(tmp_path)
+        writer.write_batch(self.records(1), None)
+        writer.finish()
+        writer.commit(writer.prepare(1))
+        writer.close()
+        self.expect(tmp_path, 1)
+        assert self.hidden(tmp_path) == []
+
+    def test_another_job_restores_committed_and_uncommitted_alike(self, tmp_path: Path) -> None:
+        """A savepoint may be started from while its commits are done, half done or not begun."""
+        writer = self.writer(tmp_path)
+        writer.write_batch(self.records(1), None)
+        prepared = writer.prepare(1)
+        heir = self.make_sink(tmp_path, LocalFileSystem()).create_writer(
+            WriterContext("0b" * 16, OPERATOR, 0, 0, 1, type_info=self.type_info)
+        )
+        heir.restore(prepared)
+        self.expect(tmp_path, 1)
+        writer.commit(prepared)
+        self.expect(tmp_path, 1)
+        writer.close()
+        heir.close()
+
+    @pytest.mark.parametrize("power_loss", [False, True])
+    @pytest.mark.parametrize("moment", list(CrashMoment))
+    def test_a_crash_at_any_call_loses_and_repeats_nothing(
+        self, tmp_path: Path, moment: CrashMoment, power_loss: bool
+    ) -> None:
+        """Restarting yields exactly the records of the last durable checkpoint."""
+        for point in range(1, 10_000):
+            directory = tmp_path / str(point)
+            fs = CrashingFileSystem(point, moment, power_loss)
+            progress = _Progress()
+            try:
+                self._run(directory, fs, progress)
+            except SimulatedCrash:
+                self._check_unrecovered(directory, progress)
+                self._recover(directory, LocalFileSystem(), progress, attempt=2)
+                self.expect(directory, *progress.durable)
+                assert self.hidden(directory) == [], f"after a crash at call {point}"
+            else:
+                assert point > 10, "the job must have gone through the file system"
+                return
+
+    @pytest.mark.parametrize("power_loss", [False, True])
+    def test_a_crash_during_recovery_is_recovered_from(
+        self, tmp_path: Path, power_loss: bool
+    ) -> None:
+        """Recovery may be repeated from any point of itself."""
+        for point in range(1, 10_000):
+            directory = tmp_path / str(point)
+            progress = self._leave_uncommitted(directory)
+            fs = CrashingFileSystem(point, CrashMoment.AFTER, power_loss)
+            try:
+                self._recover(directory, fs, progress, attempt=2)
+            except SimulatedCrash:
+                self._recover(directory, LocalFileSystem(), progress, attempt=3)
+                self.expect(directory, *progress.durable)
+                assert self.hidden(directory) == [], f"after a crash at call {point}"
+            else:
+                return
+
+    def _leave_uncommitted(self, directory: Path) -> _Progress:
+        fs = CrashingFileSystem()
+        writer = self.writer(directory, fs=fs)
+        state: list[bytes] = []
+        for n in (1, 2):
+            writer.write_batch(self.records(n), None)
+            state += writer.prepare(n)
+        writer.write_batch(self.records(3), None)
+        fs.die()
+        return _Progress((1, 2), state)
+
+    def _run(self, directory: Path, fs: CrashingFileSystem, progress: _Progress) -> None:
+        writer = self.writer(directory, fs=fs)
+        writer.write_batch(self.records(1), None)
+        early = writer.prepare(1)
+        # Checkpoint 1 never completes; what it prepared becomes part of checkpoint 2.
+        writer.write_batch(self.records(2), None)
+        both = [*early, *writer.prepare(2)]
+        fs.point(lambda: None)
+        progress.durable, progress.state = (1, 2), both
+        writer.commit(both)
+        writer.write_batch(self.records(3), None)
+        last = writer.prepare(3)
+        fs.point(lambda: None)
+        progress.durable, progress.state = (1, 2, 3), last
+        fs.point(lambda: None)
+        writer.commit(last)
+        writer.write_batch(self.records(4), None)
+        writer.close()
+
+    def _check_unrecovered(self, directory: Path, progress: _Progress) -> None:
+        allowed = [r for n in progress.durable for r in self.records(n)]
+        surplus = Counter(self.visible(directory))
+        surplus.subtract(Counter(allowed))
+        assert max(surplus.values(), default=0) <= 0, "a record shows that no checkpoint holds"
+
+    def _recover(
+        self, directory: Path, fs: FileSystem, progress: _Progress, *, attempt: int
+    ) -> None:
+        writer = self.writer(directory, attempt, fs)
+        writer.restore(progress.state)
+        writer.discard_leftovers(progress.state)
+        number = 10 + attempt
+        writer.write_batch(self.records(number), None)
+        prepared = writer.prepare(number)
+        progress.durable, progress.state = (*progress.durable, number), prepared
+        writer.commit(prepared)
+        writer.close()
+
+
+class ReferenceTwoPhaseSink(TwoPhaseCommitSinkFunction):
+    """The simplest transactional sink: a file per transaction, renamed on commit.
+
+    Its transactions are files in `<directory>/.open`, its output is `<directory>/done`.
+    """
+
+    def __init__(self, directory: str, file_system: FileSystem | None = None) -> None:
+        """Keep where transactions live."""
+        self._open_path = os.path.join(directory, ".open")
+        self._done_path = os.path.join(directory, "done")
+        self._fs = file_system or LocalFileSystem()
+        self._streams: dict[str, BinaryIO] = {}
+        self._count = 0
+
+    def begin_transaction(self) -> str:
+        """Create a file."""
+        me = self.writer_context
+        name = f"{me.job_id}-a{me.attempt}-s{me.subtask}-{self._count}"
+        self._count += 1
+        self._fs.make_directory(self._open_path)
+        self._fs.make_directory(self._done_path)
+        self._streams[name] = self._fs.create(os.path.join(self._open_path, name))
+        return name
+
+    def invoke(self, transaction: str, value: Any, context: InvokeContext) -> None:
+        """Append a line."""
+        self._streams[transaction].write(f"{value!r}\n".encode())
+
+    def pre_commit(self, transaction: str) -> None:
+        """Make the file durable."""
+        stream = self._streams[transaction]
+        self._fs.sync(stream)
+        stream.close()
+        del self._streams[transaction]
+        self._fs.sync_directory(self._open_path)
+
+    def commit(self, transaction: str) -> None:
+        """Rename the file, unless that was done before."""
+        source, target = (
+            os.path.join(folder, transaction) for folder in (self._open_path, self._done_path)
+        )
+        if self._fs.size(source) is not None:
+            self._fs.rename(source, target)
+        self._fs.sync_directory(self._done_path)
+
+    def abort(self, transaction: str) -> None:
+        """Remove the file."""
+        stream = self._streams.pop(transaction, None)
+        if stream is not None:
+            stream.close()
+        self._fs.remove(os.path.join(self._open_path, transaction))
+
+    def abort_unknown_transactions(self, known: list[Any]) -> None:
+        """Remove files of earlier attempts."""
+        me = self.writer_context
+        for path in list(self._fs.walk(self._open_path)):
+            name = os.path.basename(path)
+            match = re.fullmatch(r"(.+)-a(\d+)-s\d+-\d+", name)
+            mine = match is not None and match[1] == me.job_id and int(match[2]) < me.attempt
+            if mine and name not in known:
+                self._fs.remove(path)

@@ -1,0 +1,74 @@
+"""The public door: PyFlink's DataStream API, after `pyflink` became `weir` in the imports."""
+
+from __future__ import annotations
+
+from weir.datastream.checkpoint_config import CheckpointConfig, ExternalizedCheckpointCleanup
+from weir.datastream.checkpoint_storage import (
+    CheckpointStorage,
+    CustomCheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from weir.datastream.checkpointing_mode import CheckpointingMode
+from weir.datastream.data_stream import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    ConnectedStreams,
+    DataStream,
+    DataStreamSink,
+    KeyedStream,
+)
+from weir.datastream.execution_mode import RuntimeExecutionMode
+from weir.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from weir.datastream.functions import *  # noqa: F403 - functions.__all__ is the list
+from weir.datastream.functions import __all__ as _functions
+from weir.datastream.output_tag import OutputTag
+from weir.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
+from weir.datastream.state_backend import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    FsStateBackend,
+    HashMapStateBackend,
+    MemoryStateBackend,
+    PredefinedOptions,
+    RocksDBStateBackend,
+    StateBackend,
+)
+from weir.datastream.stream_execution_environment import StreamExecutionEnvironment
+from weir.datastream.time_characteristic import TimeCharacteristic
+from weir.datastream.time_domain import TimeDomain
+from weir.datastream.timerservice import TimerService
+
+__all__ = [
+    "BroadcastConnectedStream",
+    "BroadcastStream",
+    "CheckpointConfig",
+    "CheckpointStorage",
+    "CheckpointingMode",
+    "ConnectedStreams",
+    "CustomCheckpointStorage",
+    "CustomStateBackend",
+    "DataStream",
+    "DataStreamSink",
+    "EmbeddedRocksDBStateBackend",
+    "ExternalizedCheckpointCleanup",
+    "ExternalizedCheckpointRetention",
+    "FileSystemCheckpointStorage",
+    "FsStateBackend",
+    "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
+    "KeyedStream",
+    "MemorySize",
+    "MemoryStateBackend",
+    "OutputTag",
+    "PredefinedOptions",
+    "RocksDBStateBackend",
+    "RuntimeExecutionMode",
+    "SlotSharingGroup",
+    "StateBackend",
+    "StreamExecutionEnvironment",
+    "TimeCharacteristic",
+    "TimeDomain",
+    "TimerService",
+]
+__all__ += _functions

@@ -1,0 +1,79 @@
+"""What a function implements to take part in checkpoints with operator state of its own.
+
+Mixed into any other function: `class BufferingSink(SinkFunction, CheckpointedFunction)`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+from weir.datastream.runtime_context import KeyedStateStore
+
+
+class FunctionSnapshotContext(Protocol):
+    """Given to `snapshot_state`: which checkpoint is being taken."""
+
+    def get_checkpoint_id(self) -> int:
+        """Return the id of the checkpoint; ids only grow."""
+
+    def get_checkpoint_timestamp(self) -> int:
+        """Return when the checkpoint was triggered, in milliseconds since the Unix epoch."""
+
+
+class FunctionInitializationContext(Protocol):
+    """Given to `initialize_state`: where the function finds its state."""
+
+    def is_restored(self) -> bool:
+        """Tell whether state was restored from an earlier execution."""
+
+    def get_restored_checkpoint_id(self) -> int | None:
+        """Return the id of the checkpoint that was restored, None on a fresh start."""
+
+    def get_operator_state_store(self) -> Any:
+        """Return the store of list, union list and broadcast state of this subtask."""
+
+    def get_keyed_state_store(self) -> KeyedStateStore:
+        """Return the store of keyed state; only on keyed streams."""
+
+
+class CheckpointedFunction(ABC):
+    """A function that writes its own operator state.
+
+    Guarantee: `initialize_state` is called before `open` in every attempt; `snapshot_state` is
+    called at the barrier, after every record before it and before any record behind it.
+    """
+
+    @abstractmethod
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Bring the registered state up to date; called for every checkpoint."""
+
+    @abstractmethod
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Register state and take over what was restored."""
+
+
+class ListCheckpointed(ABC):
+    """A function whose whole operator state is one list, split evenly when it is rescaled."""
+
+    @abstractmethod
+    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[Any]:
+        """Return the state as a list of elements that may be handed out one by one."""
+
+    @abstractmethod
+    def restore_state(self, state: list[Any]) -> None:
+        """Take over this subtask's share of the elements; called before `open`."""
+
+
+class CheckpointListener(ABC):
+    """A function that wants to know what became of checkpoints.
+
+    Notifications are best effort: one may be missing, and a later id stands for all lower ones.
+    """
+
+    @abstractmethod
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Learn that a checkpoint is durable; an exception here fails the job, not it."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:  # noqa: B027 - optional
+        """Learn that a checkpoint will never complete."""

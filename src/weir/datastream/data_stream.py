@@ -1,0 +1,347 @@
+"""`DataStream` and `KeyedStream`: the transformations of a program, by PyFlink's names.
+
+Every method only declares: it adds an operator to the program, or changes how records will be
+spread over the next one. Nothing runs before `execute()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+from weir.common.watermark_strategy import WatermarkStrategy
+from weir.datastream.argument import require_type
+from weir.datastream.basic_functions import (
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    ReduceFunction,
+)
+from weir.datastream.closeable_iterator import CloseableIterator
+from weir.datastream.connected_streams import (
+    BroadcastConnectedStream,
+    BroadcastStream,
+    ConnectedStreams,
+)
+from weir.datastream.data_stream_sink import (
+    DataStreamSink,
+    attach_function_sink,
+    attach_sink,
+    attach_writer_sink,
+)
+from weir.datastream.key_selection import key_spec
+from weir.datastream.output_tag import OutputTag
+from weir.datastream.plain_functions import (
+    PlainFilter,
+    PlainFlatMap,
+    PlainMap,
+    PlainReduce,
+    as_function,
+    partition_callable,
+    require_instance,
+)
+from weir.datastream.process_functions import KeyedProcessFunction, ProcessFunction
+from weir.datastream.projection import aggregate_field, projected_type
+from weir.datastream.stream import Stream, check_same_program, declared_type, edge_type
+from weir.errors import UsageError
+from weir.graph.transformation import Edge, Partitioning, Transformation
+from weir.state.descriptor import MapStateDescriptor
+
+__all__ = [
+    "BroadcastConnectedStream",
+    "BroadcastStream",
+    "CloseableIterator",
+    "ConnectedStreams",
+    "DataStream",
+    "DataStreamSink",
+    "KeyedStream",
+]
+
+_NO_WINDOWS = "windows are not available yet; use a KeyedProcessFunction with timers"
+
+
+class DataStream(Stream):
+    """A stream of records."""
+
+    def map(self, func: Any, output_type: Any = None) -> DataStream:
+        """Replace each record by the result of a `MapFunction` or callable."""
+        function = as_function(func, MapFunction, PlainMap)
+        return self._apply("map", "Map", function, output_type)
+
+    def flat_map(self, func: Any, output_type: Any = None, result_type: Any = None) -> DataStream:
+        """Replace each record by any number of records from a `FlatMapFunction` or callable."""
+        function = as_function(func, FlatMapFunction, PlainFlatMap)
+        return self._apply("flat_map", "FlatMap", function, output_type or result_type)
+
+    def filter(self, func: Any) -> DataStream:
+        """Keep the records that a `FilterFunction` or callable says yes to."""
+        function = as_function(func, FilterFunction, PlainFilter)
+        return self._apply("filter", "Filter", function, self.record_type)
+
+    def process(self, func: Any, output_type: Any = None) -> DataStream:
+        """Apply a `ProcessFunction`."""
+        _require_process(func, ProcessFunction, "on a stream without keys")
+        return self._apply("process", "PROCESS", func, output_type)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keep some fields of a stream of tuples, in the given order."""
+        output_type = projected_type(self.record_type, field_indexes)
+        operator = self._declare(
+            "project",
+            "Projection",
+            output_type=output_type,
+            options={"fields": list(field_indexes)},
+        )
+        return self._after(operator)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Give records timestamps, and the stream watermarks."""
+        require_type(watermark_strategy, WatermarkStrategy, "a WatermarkStrategy")
+        return self._apply(
+            "timestamps", "Timestamps/Watermarks", watermark_strategy, self.record_type
+        )
+
+    def key_by(
+        self, key_selector: Any, key_type: Any = None, key_type_info: Any = None
+    ) -> KeyedStream:
+        """Partition by key: a `KeySelector`, a callable, column names, or a position."""
+        declared = declared_type(key_type or key_type_info, "key_type")
+        spec = key_spec(key_selector, declared, self.record_type)
+        return KeyedStream(self, self._spread(Partitioning.HASH, key=spec))
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """Merge streams of one record type; a keyed stream loses its keys."""
+        edges = list(self._unkeyed_edges())
+        for stream in streams:
+            check_same_program(self, stream, "union")
+            for edge in stream._unkeyed_edges():
+                if edge_type(edge) != self.record_type:
+                    msg = (
+                        "union() needs streams of one type, found "
+                        f"{self.record_type!r} and {edge_type(edge)!r}; map one to the other"
+                    )
+                    raise UsageError(msg)
+                edges.append(edge)
+        return DataStream(self.env, edges)
+
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams[DataStream]: ...
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream[DataStream]: ...
+
+    def connect(
+        self, ds: DataStream | BroadcastStream
+    ) -> ConnectedStreams[DataStream] | BroadcastConnectedStream[DataStream]:
+        """Join with another stream, or with a broadcast one, in one operator."""
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds, self._after)
+        require_type(ds, Stream, "a DataStream or a BroadcastStream")
+        return ConnectedStreams(self, ds, self._after)
+
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream | BroadcastStream:
+        """Send every record to all subtasks; with descriptors, to be kept in broadcast state."""
+        spread = self._respread(Partitioning.BROADCAST)
+        if broadcast_state_descriptor is None:
+            return spread
+        descriptors = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
+        return BroadcastStream(spread, descriptors)
+
+    def shuffle(self) -> DataStream:
+        """Spread records at random."""
+        return self._respread(Partitioning.SHUFFLE)
+
+    def rebalance(self) -> DataStream:
+        """Spread records evenly, in turn."""
+        return self._respread(Partitioning.REBALANCE)
+
+    def rescale(self) -> DataStream:
+        """Spread records evenly among nearby subtasks."""
+        return self._respread(Partitioning.RESCALE)
+
+    def forward(self) -> DataStream:
+        """Keep records in the subtask that they are in."""
+        return self._respread(Partitioning.FORWARD)
+
+    def global_(self) -> DataStream:
+        """Send all records to the first subtask."""
+        return self._respread(Partitioning.GLOBAL)
+
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+        """Let a `Partitioner` or callable choose the subtask by a key."""
+        function = partition_callable(partitioner)
+        return self._respread(
+            Partitioning.CUSTOM,
+            key=key_spec(key_selector, None, self.record_type),
+            partition_fn=function,
+        )
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """Return the records that the operator emits under a tag."""
+        operator = self._operators[-1] if self._operators else self._operator("get_side_output")
+        tag_type = declared_type(output_tag.type_info, "type_info")
+        known = operator.side_types.setdefault(output_tag.tag_id, tag_type)
+        if known != tag_type:
+            msg = (
+                f"operator '{operator.name}': side output {output_tag.tag_id!r} was declared "
+                f"with type {known!r} before, now with {tag_type!r}; use one type"
+            )
+            raise UsageError(msg)
+        return DataStream(self.env, [Edge(operator, tag=output_tag.tag_id)])
+
+    def window_all(self, window_assigner: Any) -> Any:
+        """Refuse: windows are not available yet."""
+        raise UsageError(_NO_WINDOWS)
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Write each record to standard output."""
+        options = {"identifier": sink_identifier, "stderr": False}
+        return attach_sink(self, "print", "Print to Std. Out", options=options)
+
+    def print_to_err(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Write each record to standard error."""
+        options = {"identifier": sink_identifier, "stderr": True}
+        return attach_sink(self, "print", "Print to Std. Err", options=options)
+
+    def add_sink(self, sink_func: Any) -> DataStreamSink:
+        """End the stream in a `SinkFunction`."""
+        return attach_function_sink(self, sink_func)
+
+    def sink_to(self, sink: Any) -> DataStreamSink:
+        """End the stream in a sink object such as `FileSink`."""
+        return attach_writer_sink(self, sink)
+
+    def foreach_batch(self, func: Callable[[Any, int], Any]) -> DataStreamSink:
+        """Hand the committed records of each checkpoint to `func(dataframe, checkpoint_id)`.
+
+        Guarantee: called in order of checkpoints, only for completed ones; again with the same
+        id and rows after a failure, so `func` must be idempotent per id.
+        """
+        require_type(func, Callable, "a function of (dataframe, checkpoint_id)")  # type: ignore[arg-type]
+        return attach_sink(self, "spark_sink", "Foreach Batch", function=func)
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Run the program and return this stream's records: all of them, or a list of `limit`."""
+        if limit is not None and limit < 1:
+            msg = f"execute_and_collect() needs a limit of at least 1, found {limit!r}"
+            raise UsageError(msg)
+        operator = self._declare("collect", "Sink: Collect")
+        client = self.env.submit(job_execution_name or "DataStream Collect")
+        records = CloseableIterator(client.collect_iterator(operator.id), client)
+        if limit is None:
+            return records
+        with records:
+            return [record for _, record in zip(range(limit), records)]  # noqa: B905
+
+    def _apply(self, kind: str, name: str, function: Any, output_type: Any) -> DataStream:
+        declared = declared_type(output_type)
+        return self._after(self._declare(kind, name, function=function, output_type=declared))
+
+    def _after(self, operator: Transformation) -> DataStream:
+        return DataStream(self.env, [Edge(operator)], (operator,))
+
+    def _respread(self, partitioning: Partitioning, **how: Any) -> DataStream:
+        return DataStream(self.env, self._spread(partitioning, **how))
+
+    def _unkeyed_edges(self) -> list[Edge]:
+        return self.edges
+
+
+class KeyedStream(DataStream):
+    """A stream partitioned by key: functions on it have keyed state and timers."""
+
+    def __init__(self, origin: DataStream, edges: list[Edge]) -> None:
+        """Key a stream; the origin serves whatever does not need the keys."""
+        super().__init__(origin.env, edges)
+        self._origin = origin
+
+    def process(self, func: Any, output_type: Any = None) -> DataStream:
+        """Apply a `KeyedProcessFunction`."""
+        _require_process(func, KeyedProcessFunction, "on a keyed stream")
+        return self._apply("process", "KEYED PROCESS", func, output_type)
+
+    def reduce(self, func: Any) -> DataStream:
+        """Emit, per key, the reduction of all records so far."""
+        function = as_function(func, ReduceFunction, PlainReduce)
+        return self._apply("reduce", "Reduce", function, self.record_type)
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """Emit, per key, the first record with the sum of a field so far."""
+        return self._aggregate("sum", position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """Emit, per key, the first record with the least value of a field so far."""
+        return self._aggregate("min", position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """Emit, per key, the first record with the greatest value of a field so far."""
+        return self._aggregate("max", position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """Emit, per key, the record with the least value of a field so far."""
+        return self._aggregate("min_by", position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """Emit, per key, the record with the greatest value of a field so far."""
+        return self._aggregate("max_by", position_to_max_by)
+
+    def key_by(
+        self, key_selector: Any, key_type: Any = None, key_type_info: Any = None
+    ) -> KeyedStream:
+        """Key the origin anew; the earlier key is dropped."""
+        return self._origin.key_by(key_selector, key_type, key_type_info)
+
+    def window(self, window_assigner: Any) -> Any:
+        """Refuse: windows are not available yet."""
+        raise UsageError(_NO_WINDOWS)
+
+    def count_window(self, size: int, slide: int = 0) -> Any:
+        """Refuse: windows are not available yet."""
+        raise UsageError(_NO_WINDOWS)
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Project the origin; the keys are dropped."""
+        return self._origin.project(*field_indexes)
+
+    def _aggregate(self, op: str, position: int | str) -> DataStream:
+        field = aggregate_field(op, position, self.record_type)
+        operator = self._declare(
+            "aggregate",
+            op.replace("_", " ").title().replace(" ", ""),
+            output_type=self.record_type,
+            options={"op": op, "field": field},
+        )
+        return self._after(operator)
+
+    def _respread(self, partitioning: Partitioning, **how: Any) -> DataStream:
+        msg = (
+            f"Cannot override partitioning for KeyedStream: {partitioning.name.lower()} would "
+            "undo key_by(); call it on the stream before key_by()"
+        )
+        raise UsageError(msg)
+
+    def _unkeyed_edges(self) -> list[Edge]:
+        return self._origin.edges
+
+
+def _require_process(func: Any, kind: type, where: str) -> None:
+    require_instance(func, kind.__name__)
+    if not isinstance(func, kind):
+        msg = f"process() {where} requires a {kind.__name__}, found {type(func).__name__}: {func!r}"
+        raise TypeError(msg)

@@ -1,0 +1,49 @@
+"""`DataStreamSink`: the handle of a sink, where a stream ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weir.datastream.operator_handle import OperatorHandle
+from weir.datastream.stream import Stream
+
+
+class DataStreamSink(OperatorHandle):
+    """A sink that was attached to a stream; can be named and tuned, not continued."""
+
+
+def attach_sink(stream: Stream, kind: str, name: str, **fields: Any) -> DataStreamSink:
+    """End a stream in a sink operator."""
+    sink = stream.env.declare(kind, f"Sink: {name}", inputs=[list(stream.edges)], **fields)
+    return DataStreamSink((sink,))
+
+
+def attach_function_sink(stream: Stream, function: Any) -> DataStreamSink:
+    """End a stream in a sink function; two-phase sink functions bring their own writer.
+
+    Raises:
+        TypeError: the object has no `invoke` method to call.
+    """
+    if isinstance(function, type) or not callable(getattr(function, "invoke", None)):
+        msg = (
+            "add_sink() needs a SinkFunction instance with an invoke() method, "
+            f"found {type(function).__name__}: {function!r}"
+        )
+        raise TypeError(msg)
+    kind = "sink_v2" if callable(getattr(function, "create_writer", None)) else "sink"
+    return attach_sink(stream, kind, type(function).__name__, function=function)
+
+
+def attach_writer_sink(stream: Stream, sink: Any) -> DataStreamSink:
+    """End a stream in a sink object that creates writers.
+
+    Raises:
+        TypeError: the object cannot create a writer; often a builder without `build()`.
+    """
+    if isinstance(sink, type) or not callable(getattr(sink, "create_writer", None)):
+        msg = (
+            "sink_to() needs a Sink, such as FileSink; "
+            f"found {type(sink).__name__}: {sink!r} (a builder needs a final build())"
+        )
+        raise TypeError(msg)
+    return attach_sink(stream, "sink_v2", type(sink).__name__, function=sink)

@@ -1,0 +1,16 @@
+"""`ExternalizedCheckpointRetention`: which checkpoints outlive their job."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class ExternalizedCheckpointRetention(Enum):
+    """What becomes of the last checkpoints when a job ends without finishing."""
+
+    DELETE_ON_CANCELLATION = 0
+    """Kept when the job fails, deleted when it is cancelled."""
+    RETAIN_ON_CANCELLATION = 1
+    """Kept when the job fails and when it is cancelled."""
+    NO_EXTERNALIZED_CHECKPOINTS = 2
+    """Never kept."""

@@ -1,0 +1,157 @@
+"""`SlotSharingGroup` and `MemorySize`: resource wishes by PyFlink's names.
+
+Weir has one slot per subtask index for all operators; groups are kept as names and shown, the
+resource figures are not enforced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import total_ordering
+
+from weir.errors import UsageError
+
+
+@total_ordering
+@dataclass(frozen=True, eq=True)
+class MemorySize:
+    """A number of bytes."""
+
+    bytes_size: int
+
+    @staticmethod
+    def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
+        """Return that many mebibytes."""
+        return MemorySize(mebi_bytes << 20)
+
+    def get_bytes(self) -> int:
+        """Return the size in bytes."""
+        return self.bytes_size
+
+    def get_kibi_bytes(self) -> int:
+        """Return the size in whole kibibytes."""
+        return self.bytes_size >> 10
+
+    def get_mebi_bytes(self) -> int:
+        """Return the size in whole mebibytes."""
+        return self.bytes_size >> 20
+
+    def get_gibi_bytes(self) -> int:
+        """Return the size in whole gibibytes."""
+        return self.bytes_size >> 30
+
+    def get_tebi_bytes(self) -> int:
+        """Return the size in whole tebibytes."""
+        return self.bytes_size >> 40
+
+    def __lt__(self, other: MemorySize) -> bool:
+        """Order by size."""
+        return self.bytes_size < other.bytes_size
+
+    def __str__(self) -> str:
+        """Show the size with its unit."""
+        return f"{self.bytes_size} bytes"
+
+
+@dataclass(frozen=True)
+class SlotSharingGroup:
+    """A named group of operators with resource wishes."""
+
+    name: str
+    cpu_cores: float | None = None
+    task_heap_memory: MemorySize | None = None
+    task_off_heap_memory: MemorySize | None = None
+    managed_memory: MemorySize | None = None
+    external_resources: dict[str, float] = field(default_factory=dict, hash=False)
+
+    def get_name(self) -> str:
+        """Return the group's name."""
+        return self.name
+
+    def get_cpu_cores(self) -> float | None:
+        """Return the CPU cores asked for."""
+        return self.cpu_cores
+
+    def get_task_heap_memory(self) -> MemorySize | None:
+        """Return the task heap memory asked for."""
+        return self.task_heap_memory
+
+    def get_task_off_heap_memory(self) -> MemorySize | None:
+        """Return the task off-heap memory asked for."""
+        return self.task_off_heap_memory
+
+    def get_managed_memory(self) -> MemorySize | None:
+        """Return the managed memory asked for."""
+        return self.managed_memory
+
+    def get_external_resources(self) -> dict[str, float]:
+        """Return the external resources asked for, by name."""
+        return dict(self.external_resources)
+
+    @staticmethod
+    def builder(name: str) -> SlotSharingGroup.Builder:
+        """Start to describe a group."""
+        return SlotSharingGroup.Builder(name)
+
+    class Builder:
+        """Collects what a group asks for."""
+
+        def __init__(self, name: str) -> None:
+            """Start with a name and no wishes."""
+            if not name:
+                msg = "a slot sharing group needs a name, found an empty one"
+                raise UsageError(msg)
+            self._name = name
+            self._cpu_cores: float | None = None
+            self._memory: dict[str, MemorySize] = {}
+            self._external: dict[str, float] = {}
+
+        def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroup.Builder:
+            """Ask for CPU cores."""
+            self._cpu_cores = cpu_cores
+            return self
+
+        def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroup.Builder:
+            """Ask for task heap memory."""
+            self._memory["task_heap_memory"] = task_heap_memory
+            return self
+
+        def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Ask for task heap memory in mebibytes."""
+            return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
+
+        def set_task_off_heap_memory(
+            self, task_off_heap_memory: MemorySize
+        ) -> SlotSharingGroup.Builder:
+            """Ask for task off-heap memory."""
+            self._memory["task_off_heap_memory"] = task_off_heap_memory
+            return self
+
+        def set_task_off_heap_memory_mb(
+            self, task_off_heap_memory_mb: int
+        ) -> SlotSharingGroup.Builder:
+            """Ask for task off-heap memory in mebibytes."""
+            return self.set_task_off_heap_memory(MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
+
+        def set_managed_memory(self, managed_memory: MemorySize) -> SlotSharingGroup.Builder:
+            """Ask for managed memory."""
+            self._memory["managed_memory"] = managed_memory
+            return self
+
+        def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroup.Builder:
+            """Ask for managed memory in mebibytes."""
+            return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
+
+        def set_external_resource(self, name: str, value: float) -> SlotSharingGroup.Builder:
+            """Ask for an external resource."""
+            self._external[name] = value
+            return self
+
+        def build(self) -> SlotSharingGroup:
+            """Return the group."""
+            return SlotSharingGroup(
+                name=self._name,
+                cpu_cores=self._cpu_cores,
+                external_resources=dict(self._external),
+                **self._memory,
+            )

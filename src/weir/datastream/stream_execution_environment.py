@@ -1,0 +1,177 @@
+"""`StreamExecutionEnvironment`: where a program begins (sources) and ends (`execute`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from weir.common.configuration import Configuration
+from weir.common.job_execution_result import JobExecutionResult
+from weir.common.typeinfo import Types
+from weir.common.watermark_strategy import WatermarkStrategy
+from weir.datastream.argument import require_type
+from weir.datastream.data_stream import DataStream
+from weir.datastream.environment_settings import EnvironmentSettings
+from weir.datastream.job_client import JobClient
+from weir.datastream.plain_functions import require_instance
+from weir.datastream.program import DEFAULT_JOB_NAME, Engine, SparkEngine
+from weir.datastream.source_sink_functions import SourceFunction
+from weir.datastream.sources import (
+    CollectionSource,
+    DataFrameSource,
+    FunctionSource,
+    SequenceSource,
+    TextFileSource,
+)
+from weir.datastream.spark_session import active_session
+from weir.datastream.stream import declared_type
+from weir.graph.transformation import Edge
+
+_PIPELINE_NAME = "pipeline.name"
+
+
+class StreamExecutionEnvironment(EnvironmentSettings):
+    """The context of one program: its settings, its operators, its execution.
+
+    An environment may execute several programs one after the other; each starts with the operators
+    declared since the last `execute()`.
+    """
+
+    def __init__(
+        self, configuration: Configuration | None = None, engine: Engine | None = None
+    ) -> None:
+        """Create an environment; programs use `get_execution_environment()`.
+
+        Args:
+            configuration: settings to start from; copied.
+            engine: what runs the program, Spark unless given.
+        """
+        own = Configuration()
+        if configuration is not None:
+            own.add_all(configuration)
+        super().__init__(own, engine or SparkEngine())
+
+    @staticmethod
+    def get_execution_environment(
+        configuration: Configuration | None = None,
+    ) -> StreamExecutionEnvironment:
+        """Return a new environment that runs its programs on Spark."""
+        return StreamExecutionEnvironment(configuration)
+
+    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream:
+        """Return a stream of the elements of a collection, in order, from one subtask.
+
+        Raises:
+            UsageError: an element does not fit the declared type.
+        """
+        declared = declared_type(type_info, "type_info")
+        elements = list(collection)
+        if declared is not None:
+            elements = [declared.check(element) for element in elements]
+        source = CollectionSource(elements, declared)
+        return self._source(source, "Collection Source", declared).force_non_parallel()
+
+    def from_elements(self, *elements: Any, type_info: Any = None) -> DataStream:
+        """Return a stream of the given elements."""
+        return self.from_collection(elements, type_info)
+
+    def from_sequence(self, start: int, end: int) -> DataStream:
+        """Return a stream of the whole numbers from `start` to `end`, both included."""
+        return self._source(SequenceSource(start, end), "Sequence Source", Types.LONG())
+
+    def generate_sequence(self, start: int, end: int) -> DataStream:
+        """Return a stream of whole numbers; an older name of `from_sequence`."""
+        return self.from_sequence(start, end)
+
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+        """Return a stream of the lines of a file or of the files of a directory."""
+        source = TextFileSource(str(file_path), charset_name)
+        return self._source(source, "Text File Source", Types.STRING())
+
+    def from_dataframe(
+        self, dataframe: Any, type_info: Any = None, name: str = "DataFrame Source"
+    ) -> DataStream:
+        """Return a stream of the rows of a Spark DataFrame, streaming or static."""
+        declared = declared_type(type_info, "type_info")
+        return self._source(DataFrameSource(dataframe, declared), name, declared)
+
+    def add_source(
+        self, source_func: Any, source_name: str = "Custom Source", type_info: Any = None
+    ) -> DataStream:
+        """Return a stream of the records that a `SourceFunction` collects."""
+        require_instance(source_func, "SourceFunction")
+        require_type(source_func, SourceFunction, "a SourceFunction")
+        declared = declared_type(type_info, "type_info")
+        stream = self._source(FunctionSource(source_func, declared), source_name, declared)
+        return stream.force_non_parallel()
+
+    def from_source(
+        self,
+        source: Any,
+        watermark_strategy: WatermarkStrategy,
+        source_name: str,
+        type_info: Any = None,
+    ) -> DataStream:
+        """Return a stream of the records of a source object, with timestamps and watermarks."""
+        require_type(watermark_strategy, WatermarkStrategy, "a WatermarkStrategy")
+        declared = declared_type(type_info, "type_info")
+        if declared is None:
+            declared = produced_type(source)
+        stream = self._source(source, source_name, declared)
+        if not _does_anything(watermark_strategy):
+            return stream
+        reader = stream.edges[0].source
+        timed = stream.assign_timestamps_and_watermarks(watermark_strategy).edges[0].source
+        # Name and uid belong to the source, as if it assigned the timestamps itself.
+        return DataStream(self, [Edge(timed)], (reader, timed))
+
+    def get_spark(self) -> Any:
+        """Return the Spark session that programs of this environment run in."""
+        return active_session(self._configuration)
+
+    def get_execution_plan(self) -> str:
+        """Return the program declared so far as JSON."""
+        return self.execution_plan()
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Run the program and wait for its end.
+
+        Raises:
+            JobExecutionError: the job ended in failure.
+            UsageError: the program has no operators, or they contradict each other.
+        """
+        result: JobExecutionResult = (
+            self.submit(self._job_name(job_name)).get_job_execution_result().result()
+        )
+        return result
+
+    def execute_async(self, job_name: str | None = None) -> JobClient:
+        """Start the program and return its handle at once."""
+        return self.submit(self._job_name(job_name))
+
+    def close(self) -> None:
+        """Drop what was declared and not executed; a running job goes on."""
+        self._declared = []
+
+    def _job_name(self, job_name: str | None) -> str:
+        return job_name or self._configuration.get_string(_PIPELINE_NAME, DEFAULT_JOB_NAME)
+
+    def _source(self, source: Any, name: str, declared: Any) -> DataStream:
+        operator = self.declare("source", f"Source: {name}", function=source, output_type=declared)
+        return DataStream(self, [Edge(operator)], (operator,))
+
+
+def produced_type(source: Any) -> Any:
+    """Return the record type that a source itself knows: numbers for sequences, text for lines."""
+    query = getattr(source, "get_produced_type", None)
+    if callable(query):
+        return query()
+    if isinstance(source, SequenceSource):
+        return Types.LONG()
+    if isinstance(source, TextFileSource):
+        return Types.STRING()
+    return getattr(source, "type_info", None)
+
+
+def _does_anything(strategy: WatermarkStrategy) -> bool:
+    return strategy.timestamp_assigner is not None or strategy.out_of_orderness_ms is not None

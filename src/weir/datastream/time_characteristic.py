@@ -1,0 +1,13 @@
+"""`TimeCharacteristic`: an older way to choose a program's time, kept for its programs."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class TimeCharacteristic(Enum):
+    """Which time a program works with; timers of both kinds work under any of them."""
+
+    ProcessingTime = 0
+    IngestionTime = 1
+    EventTime = 2

@@ -1,0 +1,101 @@
+"""What is deleted when: the tables of Flink's checkpoint properties."""
+
+from __future__ import annotations
+
+import pytest
+
+from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
+from weir.checkpoint.retention import (
+    CheckpointRef,
+    JobEnd,
+    apply_deletion,
+    is_discarded,
+    plan_job_end,
+    plan_shared_release,
+    plan_subsumption,
+)
+from weir.checkpoint.settings import Retention
+from weir.checkpoint.store import list_completed, write_metadata
+from weir.storage import MemoryStorage
+from weir.testing.faulty_storage import CrashMoment, FaultPlan, FaultyStorage, SimulatedCrash
+
+ENDS = (JobEnd.FINISHED, JobEnd.CANCELED, JobEnd.FAILED, JobEnd.SUSPENDED)
+
+
+def ref(number: int) -> CheckpointRef:
+    return CheckpointRef(number, f"job/chk-{number}")
+
+
+def savepoint(number: int) -> CheckpointRef:
+    return CheckpointRef(number, f"savepoint-{number}", "savepoint")
+
+
+@pytest.mark.parametrize(
+    ("retention", "discarded"),
+    [
+        (Retention.NO_EXTERNALIZED_CHECKPOINTS, (True, True, True, True)),
+        (Retention.DELETE_ON_CANCELLATION, (True, True, False, True)),
+        (Retention.RETAIN_ON_CANCELLATION, (True, False, False, False)),
+    ],
+)
+def test_the_end_of_the_job_decides_by_its_retention(
+    retention: Retention, discarded: tuple[bool, ...]
+) -> None:
+    assert tuple(is_discarded("checkpoint", retention, end) for end in ENDS) == discarded
+    for end, gone in zip(ENDS, discarded, strict=True):
+        planned = plan_job_end([ref(9), savepoint(8), ref(7)], retention, end)
+        assert planned == ((ref(7), ref(9)) if gone else ())
+
+
+@pytest.mark.parametrize("retention", list(Retention))
+@pytest.mark.parametrize("end", list(JobEnd))
+def test_savepoints_outlive_the_job(retention: Retention, end: JobEnd) -> None:
+    assert not is_discarded("savepoint", retention, end)
+
+
+def test_each_new_checkpoint_replaces_the_one_before() -> None:
+    completed: list[CheckpointRef] = []
+    for number in range(4):
+        completed.append(ref(number))
+        gone = plan_subsumption(completed, 1)
+        assert gone == ((ref(number - 1),) if number else ())
+        completed = [kept for kept in completed if kept not in gone]
+
+
+def test_savepoints_are_not_subsumed_and_not_counted() -> None:
+    completed = [ref(1), savepoint(2), ref(3), savepoint(4), ref(5)]
+    assert plan_subsumption(completed, 1) == (ref(1), ref(3))
+    assert plan_subsumption(completed, 2) == (ref(1),)
+    assert plan_subsumption(completed, 3) == ()
+
+
+def test_plans_go_from_old_to_new() -> None:
+    assert plan_subsumption([ref(10), ref(9), ref(2)], 1) == (ref(2), ref(9))
+
+
+def test_shared_files_go_with_the_last_checkpoint_that_uses_them() -> None:
+    def metadata(number: int, *names: str) -> CheckpointMetadata:
+        files = tuple(FileRecord(name, 0, 0, 0) for name in names)
+        return CheckpointMetadata(number, "job", "job", 0, "checkpoint", 0, files=files)
+
+    old = metadata(1, "../shared/a", "../shared/b", "../shared/c", "own")
+    new = metadata(2, "../shared/b", "own2")
+    assert plan_shared_release([old], [new]) == ("../shared/a", "../shared/c")
+    assert plan_shared_release([old], [new], in_use=["../shared/c"]) == ("../shared/a",)
+    assert plan_shared_release([old], []) == ("../shared/a", "../shared/b", "../shared/c")
+
+
+@pytest.mark.parametrize("moment", list(CrashMoment))
+@pytest.mark.parametrize("point", [1, 2])
+def test_a_half_deleted_checkpoint_is_never_valid(point: int, moment: CrashMoment) -> None:
+    inner = MemoryStorage()
+    metadata = CheckpointMetadata(1, "job", "job", 0, "checkpoint", 0)
+    for name in ("a", "z"):
+        inner.create(f"job/chk-1/{name}", b"")
+    write_metadata(inner, "job/chk-1", metadata)
+    with pytest.raises(SimulatedCrash):
+        apply_deletion(FaultyStorage(inner, FaultPlan(crash_at=point, moment=moment)), "job/chk-1")
+    if list_completed(inner, "job"):
+        assert inner.list("job/chk-1") == ["_metadata", "a", "z"]
+    apply_deletion(inner, "job/chk-1")
+    assert inner.list("job") == []

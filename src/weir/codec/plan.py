@@ -139,9 +139,16 @@ _BASIC: dict[str, Plan] = {
     "BOOLEAN": Plan(bool, _only(bool)),
     "BIG_DEC": Plan(decimal.Decimal, _only(decimal.Decimal)),
     "SQL_DATE": Plan(datetime.date, _only(datetime.date)),
-    "SQL_TIME": Plan(datetime.time, _clean_zoned(datetime.time, {None})),
+    "SQL_TIME": Plan(
+        Annotated[datetime.time, msgspec.Meta(tz=False)], _clean_zoned(datetime.time, {None})
+    ),
     "SQL_TIMESTAMP": Plan(
-        datetime.datetime, _clean_zoned(datetime.datetime, {None, datetime.timezone.utc})
+        Annotated[datetime.datetime, msgspec.Meta(tz=False)],
+        _clean_zoned(datetime.datetime, {None}),
+    ),
+    "TIMESTAMP_LTZ": Plan(
+        Annotated[datetime.datetime, msgspec.Meta(tz=True)],
+        _clean_zoned(datetime.datetime, {datetime.timezone.utc}),
     ),
     "INSTANT": Plan(tuple[int, int], _only(Instant), attrgetter("seconds", "nanos"), _instant_up),
     "PICKLED_BYTE_ARRAY": Plan(

@@ -143,19 +143,34 @@ def check_time(value: Any) -> Any:
     refuse("Types.SQL_TIME()", value, "a datetime.time without a time zone")
 
 
+def _utc(type_name: str, value: datetime.datetime) -> datetime.datetime:
+    try:
+        plain = datetime.datetime.combine(value.date(), value.timetz())
+        return plain.astimezone(datetime.timezone.utc)
+    except OverflowError:
+        refuse(type_name, value, "a datetime between the years 1 and 9999 in UTC")
+
+
 def check_timestamp(value: Any) -> Any:
-    """Check SQL_TIMESTAMP: a datetime; one with a time zone is turned to UTC."""
+    """Check SQL_TIMESTAMP: a datetime without a zone; one with a zone is turned to UTC."""
     if value is None or (value.__class__ is datetime.datetime and value.tzinfo is None):
         return value
     if isinstance(value, datetime.datetime):
-        plain = datetime.datetime.combine(value.date(), value.timetz())
-        if plain.tzinfo is None:
-            return plain
-        try:
-            return plain.astimezone(datetime.timezone.utc)
-        except OverflowError:
-            refuse("Types.SQL_TIMESTAMP()", value, "a datetime between the years 1 and 9999 in UTC")
+        if value.tzinfo is None:
+            return datetime.datetime.combine(value.date(), value.time())
+        return _utc("Types.SQL_TIMESTAMP()", value).replace(tzinfo=None)
     refuse("Types.SQL_TIMESTAMP()", value, "a datetime.datetime")
+
+
+def check_timestamp_ltz(value: Any) -> Any:
+    """Check TIMESTAMP_LTZ: a datetime with a zone, turned to UTC."""
+    if value is None or (
+        value.__class__ is datetime.datetime and value.tzinfo is datetime.timezone.utc
+    ):
+        return value
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return _utc("Types.TIMESTAMP_LTZ()", value)
+    refuse("Types.TIMESTAMP_LTZ()", value, "a datetime.datetime with a time zone")
 
 
 def check_instant(value: Any) -> Any:
@@ -303,5 +318,6 @@ BASIC_CHECKS: dict[str, Check] = {
     "SQL_DATE": check_date,
     "SQL_TIME": check_time,
     "SQL_TIMESTAMP": check_timestamp,
+    "TIMESTAMP_LTZ": check_timestamp_ltz,
     "PICKLED_BYTE_ARRAY": check_anything,
 }

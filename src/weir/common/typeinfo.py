@@ -372,7 +372,10 @@ def _row_named(field_names: Sequence[str], field_types: Sequence[TypeInformation
 
 
 class Types:
-    """All types by PyFlink's names: call them, `Types.LONG()`, `Types.LIST(Types.STRING())`."""
+    """All types by PyFlink's names: call them, `Types.LONG()`, `Types.LIST(Types.STRING())`.
+
+    TIMESTAMP_LTZ is Weir's own: a `datetime` in UTC, which is what Spark's timestamps are.
+    """
 
     STRING = staticmethod(_basic("STRING"))
     BYTE = staticmethod(_basic("BYTE"))
@@ -389,6 +392,7 @@ class Types:
     SQL_DATE = staticmethod(_single(DateTypeInfo))
     SQL_TIME = staticmethod(_single(TimeTypeInfo))
     SQL_TIMESTAMP = staticmethod(_single(TimestampTypeInfo))
+    TIMESTAMP_LTZ = staticmethod(_basic("TIMESTAMP_LTZ"))
     PICKLED_BYTE_ARRAY = staticmethod(_single(PickledBytesTypeInfo))
     ROW = staticmethod(RowTypeInfo)
     ROW_NAMED = staticmethod(_row_named)

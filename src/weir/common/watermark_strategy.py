@@ -84,9 +84,7 @@ class WatermarkStrategy:
         """Return a strategy that never advances event time."""
         return WatermarkStrategy()
 
-    def with_timestamp_assigner(
-        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | Any
-    ) -> WatermarkStrategy:
+    def with_timestamp_assigner(self, timestamp_assigner: Any) -> WatermarkStrategy:
         """Set the assigner on this very strategy, as PyFlink does, and return it.
 
         Anything with an `extract_timestamp` method will do, and so will a plain function.

@@ -28,9 +28,8 @@ BASIC_VALUES: dict[str, st.SearchStrategy[Any]] = {
     "BIG_DEC": st.decimals(allow_nan=False, allow_infinity=False),
     "SQL_DATE": st.dates(),
     "SQL_TIME": st.times(),
-    "SQL_TIMESTAMP": st.datetimes(
-        timezones=st.sampled_from([None, datetime.timezone.utc]), allow_imaginary=False
-    ),
+    "SQL_TIMESTAMP": st.datetimes(),
+    "TIMESTAMP_LTZ": st.datetimes(timezones=st.just(datetime.timezone.utc)),
     "INSTANT": st.builds(Instant, st.integers(-(10**9), 10**9), st.integers(0, 999_999_999)),
 }
 HASHABLE = ["INT", "LONG", "STRING", "BOOLEAN", "SQL_DATE", "BIG_INT", "INSTANT"]

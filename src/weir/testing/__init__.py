@@ -1,0 +1,1 @@
+"""Shipped test tools: a manual clock, faulty storage, conformance suites of the SPIs."""

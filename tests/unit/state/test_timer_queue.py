@@ -1,0 +1,186 @@
+"""Timers fire once, in order, and follow their keys through snapshots."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from weir.backend.base import NO_KEY
+from weir.common.typeinfo import Types
+from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
+from weir.keygroup import KeyGroupRange, key_group, range_of
+from weir.state.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue
+from weir.testing.backend_snapshot_conformance import source_of, write_file
+
+ALL = KeyGroupRange(0, 127)
+
+
+def queue(key_groups: KeyGroupRange = ALL, name: str = EVENT_TIMERS) -> TimerQueue:
+    return TimerQueue(name, Types.STRING(), key_groups)
+
+
+def fired(timers: TimerQueue, up_to: int) -> list[tuple[int, str]]:
+    return [(t.timestamp, t.key) for t in timers.pop_due(up_to)]
+
+
+def test_timers_fire_in_timestamp_order_up_to_the_time_inclusive() -> None:
+    timers = queue()
+    for timestamp in (30, 10, 20, 21):
+        assert timers.register(timestamp, "a", 5)
+    assert timers.next_timestamp() == 10
+    assert fired(timers, 9) == []
+    assert fired(timers, 20) == [(10, "a"), (20, "a")]
+    assert timers.next_timestamp() == 21
+    assert len(timers) == 2
+
+
+def test_a_timer_is_registered_once() -> None:
+    timers = queue()
+    assert timers.register(10, "a", 5)
+    assert not timers.register(10, "a", 5)
+    assert timers.register(10, "a", 5, "window")
+    assert timers.register(10, "b", 6)
+    assert [(t.key, t.group, t.namespace == "window") for t in timers.pop_due(10)] == [
+        ("a", 5, False),
+        ("a", 5, True),
+        ("b", 6, False),
+    ]
+    assert len(timers) == 0
+    assert timers.next_timestamp() is None
+
+
+def test_equal_timestamps_fire_by_key_group_then_in_order_of_registration() -> None:
+    timers = queue()
+    for key, group in (("z", 9), ("b", 3), ("a", 3), ("y", 1)):
+        timers.register(10, key, group)
+    assert [t.key for t in timers.pop_due(10)] == ["y", "b", "a", "z"]
+
+
+def test_a_deleted_timer_does_not_fire() -> None:
+    timers = queue()
+    timers.register(10, "a", 5)
+    timers.register(20, "a", 5)
+    assert timers.delete(10, "a", 5)
+    assert not timers.delete(10, "a", 5)
+    assert not timers.delete(20, "other", 7)
+    assert timers.next_timestamp() == 20
+    timers.register(10, "a", 5)
+    assert fired(timers, 100) == [(10, "a"), (20, "a")]
+
+
+def test_timers_of_a_firing_function_count() -> None:
+    timers = queue()
+    timers.register(10, "a", 5)
+    timers.register(12, "gone", 6)
+    seen = []
+    for timer in timers.pop_due(20):
+        seen.append((timer.timestamp, timer.key))
+        if timer.timestamp == 10:
+            timers.delete(12, "gone", 6)
+            timers.register(5, "late", 7)
+            timers.register(20, "now", 7)
+            timers.register(21, "later", 7)
+    assert seen == [(10, "a"), (5, "late"), (20, "now")]
+    assert timers.next_timestamp() == 21
+
+
+def test_what_many_registrations_and_deletions_leave_is_exact() -> None:
+    rng = random.Random(7)
+    timers, expected = queue(), set()
+    for _ in range(5000):
+        timestamp, key = rng.randrange(500), f"k{rng.randrange(20)}"
+        group = key_group(key, 128)
+        if rng.random() < 0.55:
+            assert timers.register(timestamp, key, group) is ((timestamp, key) not in expected)
+            expected.add((timestamp, key))
+        else:
+            assert timers.delete(timestamp, key, group) is ((timestamp, key) in expected)
+            expected.discard((timestamp, key))
+        assert len(timers) == len(expected)
+    result = fired(timers, 1000)
+    assert sorted(result) == sorted(expected)
+    assert [t for t, _ in result] == sorted(t for t, _ in result)
+
+
+@pytest.mark.parametrize("timestamp", [1.5, "10", None, True, 1 << 63, -(1 << 63) - 1])
+def test_a_timestamp_must_be_a_64_bit_integer(timestamp: object) -> None:
+    with pytest.raises(UsageError, match="64-bit"):
+        queue().register(timestamp, "a", 5)  # type: ignore[arg-type]
+
+
+def test_a_timer_needs_a_key_and_an_owned_key_group() -> None:
+    with pytest.raises(UsageError, match="No key set"):
+        queue().register(1, NO_KEY, 5)
+    with pytest.raises(UsageError, match="not owned"):
+        queue(KeyGroupRange(10, 20)).register(1, "a", 5)
+
+
+def test_snapshots_keep_timers_and_their_order() -> None:
+    timers = queue()
+    for key, namespace in (("b", 1), ("a", 2), ("a", 1)):
+        timers.register(10, key, 3, namespace)
+    timers.register(10, "plain", 3)
+    timers.register(5, "x", 90)
+    snapshot = timers.snapshot(1)
+    timers.register(1, "later", 3)
+    assert timers.delete(5, "x", 90)
+    data = write_file(snapshot)
+    snapshot.release()
+    again = queue()
+    again.restore([source_of(data)])
+    assert len(again) == 5
+    assert [(t.timestamp, t.key, t.namespace) for t in again.pop_due(10)][:4] == [
+        (5, "x", again_void()),
+        (10, "b", 1),
+        (10, "a", 2),
+        (10, "a", 1),
+    ]
+
+
+def again_void() -> object:
+    timers = queue()
+    timers.register(1, "a", 1)
+    return next(timers.pop_due(1)).namespace
+
+
+def test_event_and_processing_timers_share_a_file() -> None:
+    event, processing = queue(), queue(name=PROCESSING_TIMERS)
+    event.register(1, "e", 1)
+    processing.register(2, "p", 2)
+    data = write_file(event.snapshot(1), processing.snapshot(1))
+    for name, expected in ((EVENT_TIMERS, [(1, "e")]), (PROCESSING_TIMERS, [(2, "p")])):
+        again = queue(name=name)
+        again.restore([source_of(data)])
+        assert fired(again, 10) == expected
+
+
+@pytest.mark.parametrize(("old", "new"), [(4, 2), (2, 4), (15, 77), (77, 15)])
+def test_timers_follow_their_key_groups(old: int, new: int) -> None:
+    keys = [f"key {i}" for i in range(300)]
+    files = []
+    for subtask in range(old):
+        timers = queue(range_of(subtask, old, 128))
+        for i, key in enumerate(keys):
+            group = key_group(key, 128)
+            if group in timers.key_groups:
+                timers.register(i, key, group)
+        files.append(write_file(timers.snapshot(1)))
+    found = []
+    for subtask in range(new):
+        timers = queue(range_of(subtask, new, 128))
+        timers.restore([source_of(data) for data in files])
+        found += fired(timers, 1000)
+    assert sorted(found) == list(enumerate(keys))
+
+
+def test_timers_are_restored_before_the_first_registration_and_for_the_same_key_type() -> None:
+    timers = queue()
+    timers.register(1, "a", 1)
+    data = write_file(timers.snapshot(1))
+    with pytest.raises(UsageError, match="restored once"):
+        timers.restore([source_of(data)])
+    with pytest.raises(IncompatibleStateError):
+        TimerQueue(EVENT_TIMERS, Types.LONG(), ALL).restore([source_of(data)])
+    with pytest.raises(CorruptStateError, match="in another file"):
+        queue().restore([source_of(data), source_of(data)])

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from weir.common.serialization import Encoder
 from weir.common.typeinfo import RowTypeInfo
 from weir.common.types import Row
 from weir.errors import UsageError
@@ -265,10 +266,8 @@ class EncoderFormat(FileFormat):
 
 def row_format(encoder: Any) -> FileFormat:
     """Return the format of `FileSink.for_row_format`: text for a string encoder, else the bytes."""
-    charset = getattr(encoder, "charset", getattr(encoder, "_charset", None))
-    if isinstance(charset, str):
-        return _PlainText(charset)
-    return EncoderFormat(encoder)
+    # A subclass may encode in its own way; only the plain encoder is known to write lines of text.
+    return _PlainText(encoder.charset) if type(encoder) is Encoder else EncoderFormat(encoder)
 
 
 class _PlainText(TextFormat):

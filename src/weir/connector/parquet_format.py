@@ -13,7 +13,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from weir.common.types import Row
+from weir.codec.arrow import arrow_schema_for, rows_to_batch
+from weir.common.typeinfo import RowTypeInfo
+from weir.common.types import Row, row_class
 from weir.connector.file_format import FileFormat, OpenPart, PartWriter
 from weir.errors import UsageError
 
@@ -42,21 +44,32 @@ class ParquetFormat(FileFormat):
 
 def columnar(declared: Any, owner: str) -> tuple[pa.Schema, ToBatch]:
     """Return the Arrow schema of a declared type and the conversion of records into batches."""
-    if isinstance(declared, pa.Schema):
-        return declared, lambda values: _schema_batch(values, declared)
-    from weir.codec.arrow import arrow_schema_for, rows_to_batch
-
-    schema = arrow_schema_for(declared) if declared is not None else None
-    if schema is None:
+    found = try_columnar(declared)
+    if found is None:
         message = (
             f"{owner} needs columns, but the declared type is {declared!r}; give row_type="
             "Types.ROW_NAMED([...], [...]) or declare the output_type of the stream before it"
         )
         raise UsageError(message)
+    return found
+
+
+def try_columnar(declared: Any) -> tuple[pa.Schema, ToBatch] | None:
+    """Do as `columnar`, but return None for a type that has no columns."""
+    if isinstance(declared, pa.Schema):
+        return declared, lambda values: _schema_batch(values, declared)
+    if declared is None:
+        return None
+    schema = arrow_schema_for(declared)
+    if schema is None:
+        return None
     names = schema.names
 
     def to_batch(values: list[Any]) -> pa.RecordBatch:
-        batch: pa.RecordBatch = rows_to_batch(_without_dicts(values, names), declared)
+        values = _without_dicts(values, names)
+        if isinstance(declared, RowTypeInfo):
+            values = _as_rows(values, declared)
+        batch: pa.RecordBatch = rows_to_batch(values, declared)
         return batch
 
     return schema, to_batch
@@ -93,6 +106,15 @@ class _ParquetPart(PartWriter):
         batch = self._to_batch(self._rows[:rows])
         del self._rows[:rows]
         self._writer.write_batch(batch, row_group_size=rows)
+
+
+def _as_rows(values: list[Any], declared: RowTypeInfo) -> list[Any]:
+    """Wrap plain tuples, so that they take the fast way and errors name the field."""
+    width = len(declared.get_field_types())
+    if set(map(type, values)) != {tuple} or set(map(len, values)) != {width}:
+        return values
+    rows: list[Any] = list(row_class(declared.field_names)._of_many(values))
+    return rows
 
 
 def _without_dicts(values: list[Any], names: list[str]) -> list[Any]:

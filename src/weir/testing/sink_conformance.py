@@ -1,7 +1,7 @@
 """What every exactly-once sink must do, as a suite to subclass, and a file system that crashes.
 
 Subclass `SinkConformance`, say how to build the sink and how to read its output, and let pytest
-collect the class. The suite runs a job of three checkpoints, kills it at every call of the file
+collect the class. The suite runs a job of four checkpoints, kills it at every call of the file
 system, restarts it as the runtime does and compares what a reader sees.
 """
 
@@ -321,6 +321,17 @@ class SinkConformance:
         writer.close()
         heir.close()
 
+    def test_remains_go_and_what_others_will_restore_stays(self, tmp_path: Path) -> None:
+        """Subtask 0 cleans up before the other subtasks have restored."""
+        progress = self._leave_uncommitted(tmp_path)
+        cleaner = self.writer(tmp_path, attempt=2)
+        cleaner.discard_leftovers(progress.state)
+        self.expect(tmp_path)
+        other = self.writer(tmp_path, attempt=2)
+        other.restore(progress.state)
+        self.expect(tmp_path, 1, 2)
+        assert self.hidden(tmp_path) == []
+
     @pytest.mark.parametrize("power_loss", [False, True])
     @pytest.mark.parametrize("moment", list(CrashMoment))
     def test_a_crash_at_any_call_loses_and_repeats_nothing(
@@ -381,13 +392,17 @@ class SinkConformance:
         fs.point(lambda: None)
         progress.durable, progress.state = (1, 2), both
         writer.commit(both)
-        writer.write_batch(self.records(3), None)
-        last = writer.prepare(3)
+        # A checkpoint without records forgets what was committed before: that must be durable.
+        progress.state = writer.prepare(3)
         fs.point(lambda: None)
-        progress.durable, progress.state = (1, 2, 3), last
+        writer.commit(progress.state)
+        writer.write_batch(self.records(4), None)
+        last = writer.prepare(4)
+        fs.point(lambda: None)
+        progress.durable, progress.state = (1, 2, 4), last
         fs.point(lambda: None)
         writer.commit(last)
-        writer.write_batch(self.records(4), None)
+        writer.write_batch(self.records(5), None)
         writer.close()
 
     def _check_unrecovered(self, directory: Path, progress: _Progress) -> None:

@@ -12,8 +12,10 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
+from weir.common.typeinfo import Types
+from weir.common.types import Row
 from weir.connector.bucket import BucketAssigner, BucketContext
-from weir.connector.file_sink import FileSink
+from weir.connector.file_sink import FileSink, ParquetBulkWriters
 from weir.connector.file_writer import FileSinkWriter
 from weir.connector.rolling import OutputFileConfig, RollingPolicy
 from weir.connector.sink import WriterContext
@@ -354,6 +356,61 @@ def test_parquet_names_the_field_and_the_value_that_does_not_fit(tmp_path):
         writer.prepare(1)
     writer.close()
     assert hidden(tmp_path) == []
+
+
+PERSON = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
+
+
+@pytest.mark.parametrize("declared_at", ["sink", "stream"])
+def test_parquet_columns_follow_the_row_type_of_the_sink_or_the_stream(tmp_path, declared_at):
+    sink = FileSink.parquet(str(tmp_path), PERSON if declared_at == "sink" else None)
+    stream_type = PERSON if declared_at == "stream" else None
+    rows = [Row(1, "a"), Row(id=2, name="b"), (3, None), {"name": "d"}]
+    writer, prepared = write(sink, rows, type_info=stream_type)
+    writer.commit(prepared)
+    table = pyarrow.dataset.dataset(str(tmp_path)).to_table()
+    assert table.schema.equals(pa.schema([("id", pa.int32()), ("name", pa.string())]))
+    assert table.column("id").to_pylist() == [1, 2, 3, None]
+    assert table.column("name").to_pylist() == ["a", "b", None, "d"]
+
+
+def test_parquet_writes_tuples_and_plain_values_too(tmp_path):
+    for name, type_info, values in (
+        ("pair", Types.TUPLE([Types.LONG(), Types.STRING()]), [(1, "a")]),
+        ("plain", Types.LONG(), [5, 6]),
+    ):
+        sink = FileSink.parquet(str(tmp_path / name))
+        writer, prepared = write(sink, values, type_info=type_info)
+        writer.commit(prepared)
+    pairs = pyarrow.dataset.dataset(str(tmp_path / "pair")).to_table().to_pylist()
+    plain = pyarrow.dataset.dataset(str(tmp_path / "plain")).to_table().to_pylist()
+    assert pairs == [{"f0": 1, "f1": "a"}]
+    assert plain == [{"f0": 5}, {"f0": 6}]
+
+
+def test_parquet_without_a_columnar_type_is_refused_when_the_writer_is_created(tmp_path):
+    for type_info in (None, Types.PICKLED_BYTE_ARRAY()):
+        with pytest.raises(UsageError, match="needs columns"):
+            FileSink.parquet(str(tmp_path)).create_writer(context(type_info=type_info))
+
+
+def test_parquet_names_the_typed_field_that_a_value_does_not_fit(tmp_path):
+    writer = FileSink.parquet(str(tmp_path), PERSON).create_writer(context())
+    writer.write_batch([(1, "a"), (2**40, "b")], None)
+    with pytest.raises(UsageError, match=r"id.*1099511627776"):
+        writer.prepare(1)
+    writer.close()
+    assert hidden(tmp_path) == []
+
+
+def test_parquet_by_pyflinks_factory(tmp_path):
+    factory = ParquetBulkWriters.for_row_type(PERSON)
+    builder = FileSink.for_bulk_format(str(tmp_path), factory)
+    writer, prepared = write(builder.build(), [(1, "a")])
+    writer.commit(prepared)
+    assert pq.read_table(visible(tmp_path)[0]).num_rows == 1
+    with pytest.raises(UsageError, match="writer factory"):
+        FileSink.for_bulk_format(str(tmp_path), "parquet")
 
 
 def test_parquet_refuses_a_record_of_another_shape(tmp_path):

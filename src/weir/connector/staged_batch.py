@@ -1,0 +1,185 @@
+"""A write-ahead sink: rows are staged as Arrow files, the driver hands them to a Spark writer.
+
+The slot side only stages. At a barrier the staged file is closed and its committable
+`{"path", "rows", "size", "encoding"}` goes into the checkpoint; once that completed, the driver
+reads the files of the checkpoint, calls the user's `foreach_batch` and removes them. Columns follow
+the declared type ("arrow"), anything else is one binary column of pickled records ("pickle").
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from weir.codec import pickled
+from weir.connector.file_system import FileSystem, resolve
+from weir.connector.parquet_format import try_columnar
+from weir.connector.sink import Sink, SinkWriter, WriterContext
+from weir.errors import CorruptStateError
+
+BATCH_ROWS = 65_536
+PICKLED_SCHEMA = pa.schema([("pickled", pa.binary())])
+
+
+class StagedBatchSink(Sink):
+    """Stages rows below a directory that every host can reach.
+
+    Guarantees: a staged file listed by a committable is whole and durable; it stays until the
+    driver removes it with `remove_staged`. `type_info` None takes the type of the stream.
+    """
+
+    def __init__(
+        self, staging_dir: str, type_info: Any = None, file_system: FileSystem | None = None
+    ) -> None:
+        """Touch nothing yet."""
+        resolved, self.staging_dir = resolve(staging_dir)
+        self.type_info = type_info
+        self._file_system = file_system or resolved
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        """Create the stager of one subtask; any type can be staged."""
+        declared = self.type_info if self.type_info is not None else context.type_info
+        return _StagingWriter(self.staging_dir, declared, self._file_system, context)
+
+    def __repr__(self) -> str:
+        """Read as the constructor call."""
+        return f"StagedBatchSink({self.staging_dir!r}, {self.type_info!r})"
+
+
+class _StagingWriter(SinkWriter):
+    def __init__(
+        self, directory: str, declared: Any, file_system: FileSystem, context: WriterContext
+    ) -> None:
+        self._directory = directory
+        self._fs = file_system
+        self._context = context
+        columns = try_columnar(declared)
+        self._encoding = "pickle" if columns is None else "arrow"
+        self._schema, self._to_batch = columns or (PICKLED_SCHEMA, _pickled_batch)
+        self._rows: list[Any] = []
+        self._count = 0
+        self._number = 0
+        self._stream: BinaryIO | None = None
+        self._writer: Any = None
+        self._path = ""
+
+    def write_batch(self, values: list[Any], timestamps: list[int | None] | None) -> None:
+        self._rows.extend(values)
+        while len(self._rows) >= BATCH_ROWS:
+            self._flush(BATCH_ROWS)
+
+    def _flush(self, rows: int) -> None:
+        batch = self._to_batch(self._rows[:rows])
+        del self._rows[:rows]
+        if self._stream is None:
+            self._begin()
+        self._writer.write_batch(batch)
+        self._count += batch.num_rows
+
+    def _begin(self) -> None:
+        me = self._context
+        self._fs.make_directory(self._directory)
+        owner = f"{me.operator_id[:8]}-{me.job_id}-a{me.attempt}-s{me.subtask}"
+        while self._stream is None:
+            self._path = os.path.join(self._directory, f"staged-{owner}-{self._number}.arrow")
+            self._number += 1
+            try:
+                self._stream = self._fs.create(self._path)
+            except FileExistsError:
+                continue
+        self._writer = pa.ipc.new_stream(self._stream, self._schema)
+
+    def prepare(self, checkpoint_id: int) -> list[bytes]:
+        if self._rows:
+            self._flush(len(self._rows))
+        if self._stream is None:
+            return []
+        self._writer.close()
+        self._fs.sync(self._stream)
+        size = self._stream.tell()
+        self._stream.close()
+        self._fs.sync_directory(self._directory)
+        entry = {
+            "path": self._path,
+            "rows": self._count,
+            "size": size,
+            "encoding": self._encoding,
+        }
+        self._stream, self._count = None, 0
+        return [json.dumps(entry).encode()]
+
+    def commit(self, committables: list[bytes]) -> None:
+        """The driver publishes: it alone knows the user's function."""
+
+    def discard_leftovers(self, keep: list[bytes]) -> None:
+        kept = {_load(committable)["path"] for committable in keep}
+        me = self._context
+        pattern = re.compile(rf"staged-{me.operator_id[:8]}-(.+)-a(\d+)-s\d+-\d+\.arrow")
+        for path in list(self._fs.walk(self._directory)):
+            match = pattern.fullmatch(os.path.basename(path))
+            if match is None or path in kept:
+                continue
+            earlier = match[1] == me.job_id and int(match[2]) < me.attempt
+            if earlier or match[1] in me.lineage:
+                self._fs.remove(path)
+
+    def abort(self) -> None:
+        self._rows.clear()
+        stream, self._stream, self._count = self._stream, None, 0
+        if stream is not None:
+            stream.close()
+            self._fs.remove(self._path)
+
+
+def read_staged(committables: list[bytes]) -> pa.Table:
+    """Return the rows of a checkpoint's committables; `CorruptStateError` names a damaged file.
+
+    A table of pickled records has the one column `pickled`; no committables make an empty one.
+    """
+    tables = [_read(_load(committable)) for committable in committables]
+    return pa.concat_tables(tables) if tables else PICKLED_SCHEMA.empty_table()
+
+
+def unpickle_staged(table: pa.Table) -> list[Any]:
+    """Return the records of a table of pickled ones."""
+    return [pickled.loads(data) for data in table.column("pickled").to_pylist()]
+
+
+def remove_staged(committables: list[bytes]) -> None:
+    """Remove staged files that have been handed over; missing ones are fine."""
+    for committable in committables:
+        file_system, path = resolve(_load(committable)["path"])
+        file_system.remove(path)
+
+
+def _read(entry: dict[str, Any]) -> pa.Table:
+    path = entry["path"]
+    try:
+        with pa.OSFile(path) as source, pa.ipc.open_stream(source) as reader:
+            table = reader.read_all()
+    except (OSError, pa.ArrowException) as error:
+        message = f"staged file {path!r} cannot be read: {error}; restore another checkpoint"
+        raise CorruptStateError(message) from error
+    if table.num_rows != entry["rows"]:
+        message = f"staged file {path!r} has {table.num_rows} rows, expected {entry['rows']}"
+        raise CorruptStateError(message)
+    return table
+
+
+def _load(committable: bytes) -> dict[str, Any]:
+    try:
+        entry: dict[str, Any] = json.loads(committable)
+        _ = entry["path"], entry["rows"], entry["encoding"]
+    except (ValueError, TypeError, KeyError) as error:
+        message = f"staged committable {committable!r} is damaged: {error!r}"
+        raise CorruptStateError(message) from error
+    return entry
+
+
+def _pickled_batch(values: list[Any]) -> pa.RecordBatch:
+    column = pa.array([pickled.dumps(value) for value in values], pa.binary())
+    return pa.RecordBatch.from_arrays([column], schema=PICKLED_SCHEMA)

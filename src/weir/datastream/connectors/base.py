@@ -1,0 +1,15 @@
+"""Base classes of connectors, at PyFlink's path."""
+
+from weir.connector.delivery import DeliveryGuarantee
+from weir.connector.file_source import Source
+from weir.connector.sink import Sink, SinkWriter, WriterContext
+from weir.connector.two_phase import TwoPhaseCommitSinkFunction
+
+__all__ = [
+    "DeliveryGuarantee",
+    "Sink",
+    "SinkWriter",
+    "Source",
+    "TwoPhaseCommitSinkFunction",
+    "WriterContext",
+]

@@ -1,0 +1,30 @@
+"""File sources and sinks, at PyFlink's path."""
+
+from weir.connector.bucket import BucketAssigner
+from weir.connector.file_format import FileFormat
+from weir.connector.file_format import FileFormat as BulkWriterFactory
+from weir.connector.file_sink import CsvBulkWriters, FileSink, FileSinkBuilder, ParquetBulkWriters
+from weir.connector.file_source import FileSource, FileSourceBuilder, StreamFormat
+from weir.connector.rolling import (
+    DefaultRollingPolicy,
+    OnCheckpointRollingPolicy,
+    OutputFileConfig,
+    RollingPolicy,
+)
+
+__all__ = [
+    "BucketAssigner",
+    "BulkWriterFactory",
+    "CsvBulkWriters",
+    "DefaultRollingPolicy",
+    "FileFormat",
+    "FileSink",
+    "FileSinkBuilder",
+    "FileSource",
+    "FileSourceBuilder",
+    "OnCheckpointRollingPolicy",
+    "OutputFileConfig",
+    "ParquetBulkWriters",
+    "RollingPolicy",
+    "StreamFormat",
+]

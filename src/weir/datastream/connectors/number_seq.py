@@ -1,0 +1,9 @@
+"""The number sequence source, at PyFlink's path."""
+
+from weir.datastream.sources import SequenceSource
+
+__all__ = ["NumberSequenceSource"]
+
+
+class NumberSequenceSource(SequenceSource):
+    """The whole numbers from `start` to `end`, both included."""

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 from weir.datastream.runtime_context import KeyedStateStore
+from weir.state.operator_state import OperatorStateStore
 
 
 class FunctionSnapshotContext(Protocol):
@@ -30,7 +31,7 @@ class FunctionInitializationContext(Protocol):
     def get_restored_checkpoint_id(self) -> int | None:
         """Return the id of the checkpoint that was restored, None on a fresh start."""
 
-    def get_operator_state_store(self) -> Any:
+    def get_operator_state_store(self) -> OperatorStateStore:
         """Return the store of list, union list and broadcast state of this subtask."""
 
     def get_keyed_state_store(self) -> KeyedStateStore:

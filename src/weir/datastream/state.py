@@ -22,6 +22,7 @@ from weir.state.handles import (
     State,
     ValueState,
 )
+from weir.state.operator_state import OperatorStateStore
 
 __all__ = [
     "AggregatingState",
@@ -33,6 +34,7 @@ __all__ = [
     "MapState",
     "MapStateDescriptor",
     "MergingState",
+    "OperatorStateStore",
     "ReadOnlyBroadcastState",
     "ReducingState",
     "ReducingStateDescriptor",

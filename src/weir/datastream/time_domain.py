@@ -1,12 +1,7 @@
-"""`TimeDomain`: the two kinds of time that timers live in."""
+"""`TimeDomain` under PyFlink's module path."""
 
 from __future__ import annotations
 
-from enum import Enum
+from weir.graph.time_domain import TimeDomain
 
-
-class TimeDomain(Enum):
-    """Which clock a timer belongs to."""
-
-    EVENT_TIME = 0
-    PROCESSING_TIME = 1
+__all__ = ["TimeDomain"]

@@ -181,7 +181,9 @@ def _csv_fields(value: Any, names: tuple[str, ...] | None) -> Sequence[Any]:
     if isinstance(value, (tuple, list)):
         fields: Sequence[Any] = value
     elif isinstance(value, Row):
-        fields = tuple(value) if names is None else value.get_fields_by_names(list(names))
+        own = value._fields
+        as_is = names is None or own is None or own == names
+        fields = value._values if as_is else value.get_fields_by_names(list(names or ()))
     elif isinstance(value, dict):
         if names is None:
             return tuple(value.values())

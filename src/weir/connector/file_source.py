@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weir.common.time import Duration
+from weir.common.typeinfo import TypeInformation, Types
 from weir.errors import UsageError
+from weir.graph.sources import TextFileSource
 
 
 class Source:
@@ -51,6 +53,14 @@ class FileSource(Source):
     def charset(self) -> str:
         """Character set of the files."""
         return self.stream_format.charset
+
+    def get_produced_type(self) -> TypeInformation:
+        """Return the string type: records are lines."""
+        return Types.STRING()
+
+    def text_sources(self) -> tuple[TextFileSource, ...]:
+        """Return one plain text source per path, as the engine reads them."""
+        return tuple(TextFileSource(path, self.charset) for path in self.paths)
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -45,7 +45,8 @@ class FileSystem(Protocol):
 
 
 @contextmanager
-def _storage_errors(action: str, path: str) -> Iterator[None]:
+def storage_errors(action: str, path: str) -> Iterator[None]:
+    """Turn failures of the environment into `StorageError`, except a missing or extra file."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):
@@ -53,6 +54,12 @@ def _storage_errors(action: str, path: str) -> Iterator[None]:
     except OSError as error:
         message = f"cannot {action} {path!r}: {error.strerror or error}; check the disk and rights"
         raise StorageError(message) from error
+
+
+def close_quietly(stream: BinaryIO) -> None:
+    """Close a file that is about to be removed: on a full disk even closing fails."""
+    with suppress(OSError):
+        stream.close()
 
 
 class LocalFileSystem:
@@ -79,18 +86,18 @@ class LocalFileSystem:
 
     def create(self, path: str) -> BinaryIO:
         """Create a file exclusively."""
-        with _storage_errors("create", path):
+        with storage_errors("create", path):
             return open(path, "xb")
 
     def sync(self, stream: BinaryIO) -> None:
         """Flush Python's buffer, then the kernel's."""
-        with _storage_errors("sync", str(getattr(stream, "name", stream))):
+        with storage_errors("sync", str(getattr(stream, "name", stream))):
             stream.flush()
             os.fsync(stream.fileno())
 
     def sync_directory(self, path: str) -> None:
         """Sync a directory's entries."""
-        with _storage_errors("sync", path):
+        with storage_errors("sync", path):
             descriptor = os.open(path, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
@@ -99,12 +106,12 @@ class LocalFileSystem:
 
     def rename(self, source: str, target: str) -> None:
         """Rename within one file system."""
-        with _storage_errors("rename", source):
+        with storage_errors("rename", source):
             os.replace(source, target)
 
     def size(self, path: str) -> int | None:
         """Return the size, None if there is no such file."""
-        with _storage_errors("look at", path):
+        with storage_errors("look at", path):
             try:
                 return os.stat(path).st_size
             except FileNotFoundError:
@@ -112,7 +119,7 @@ class LocalFileSystem:
 
     def remove(self, path: str) -> None:
         """Remove a file if it is there."""
-        with _storage_errors("remove", path):
+        with storage_errors("remove", path):
             try:
                 os.unlink(path)
             except FileNotFoundError:

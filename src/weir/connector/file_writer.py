@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from weir.connector.bucket import BucketAssigner, BucketContext, check_bucket_id
 from weir.connector.file_format import OpenPart, PartWriter
-from weir.connector.file_system import FileSystem
+from weir.connector.file_system import FileSystem, close_quietly, storage_errors
 from weir.connector.rolling import OutputFileConfig, RollingPolicy
 from weir.connector.sink import SinkWriter, WriterContext
 from weir.errors import CorruptStateError
@@ -113,7 +113,8 @@ class FileSinkWriter(SinkWriter):
         bounded = policy.part_size_bytes is not None and len(values) > SLICE_ROWS
         for chunk in _slices(values) if bounded else (values,):
             part = self._open.get(bucket) or self._start(bucket, now)
-            part.writer.write(chunk)
+            with storage_errors("write", part.temp):
+                part.writer.write(chunk)
             part.written_ms = now
             if policy.is_full(part.writer.size_bytes()):
                 self._finish(bucket)
@@ -135,7 +136,14 @@ class FileSinkWriter(SinkWriter):
         final = os.path.join(
             directory, f"{prefix}-{self._uid}-s{subtask}-{number}{names.part_suffix}"
         )
-        part = _OpenPart(stream, self._open_part(stream), temp, final, now, now)
+        try:
+            with storage_errors("write", temp):
+                writer = self._open_part(stream)
+        except BaseException:
+            close_quietly(stream)
+            self._fs.remove(temp)
+            raise
+        part = _OpenPart(stream, writer, temp, final, now, now)
         self._open[bucket] = part
         return part
 
@@ -154,7 +162,8 @@ class FileSinkWriter(SinkWriter):
 
     def _finish(self, bucket: str) -> None:
         part = self._open[bucket]
-        part.writer.finish()
+        with storage_errors("write", part.temp):
+            part.writer.finish()
         self._fs.sync(part.stream)
         size = part.stream.tell()
         part.stream.close()
@@ -227,7 +236,7 @@ class FileSinkWriter(SinkWriter):
         for bucket in list(self._open):
             part = self._open.pop(bucket)
             part.writer.abandon()
-            part.stream.close()
+            close_quietly(part.stream)
             self._fs.remove(part.temp)
         for committable in self._closed:
             self._fs.remove(decode_committable(committable)["temp"])

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from weir.codec import pickled
-from weir.connector.file_system import FileSystem, resolve
+from weir.connector.file_system import FileSystem, close_quietly, resolve, storage_errors
 from weir.connector.parquet_format import try_columnar
 from weir.connector.sink import Sink, SinkWriter, WriterContext
 from weir.errors import CorruptStateError
@@ -77,7 +77,8 @@ class _StagingWriter(SinkWriter):
         del self._rows[:rows]
         if self._stream is None:
             self._begin()
-        self._writer.write_batch(batch)
+        with storage_errors("write", self._path):
+            self._writer.write_batch(batch)
         self._count += batch.num_rows
 
     def _begin(self) -> None:
@@ -91,14 +92,16 @@ class _StagingWriter(SinkWriter):
                 self._stream = self._fs.create(self._path)
             except FileExistsError:
                 continue
-        self._writer = pa.ipc.new_stream(self._stream, self._schema)
+        with storage_errors("write", self._path):
+            self._writer = pa.ipc.new_stream(self._stream, self._schema)
 
     def prepare(self, checkpoint_id: int) -> list[bytes]:
         if self._rows:
             self._flush(len(self._rows))
         if self._stream is None:
             return []
-        self._writer.close()
+        with storage_errors("write", self._path):
+            self._writer.close()
         self._fs.sync(self._stream)
         size = self._stream.tell()
         self._stream.close()
@@ -131,7 +134,7 @@ class _StagingWriter(SinkWriter):
         self._rows.clear()
         stream, self._stream, self._count = self._stream, None, 0
         if stream is not None:
-            stream.close()
+            close_quietly(stream)
             self._fs.remove(self._path)
 
 

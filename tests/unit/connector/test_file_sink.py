@@ -16,13 +16,16 @@ from weir.common.typeinfo import Types
 from weir.common.types import Row
 from weir.connector.bucket import BucketAssigner, BucketContext
 from weir.connector.file_sink import FileSink, ParquetBulkWriters
+from weir.connector.file_system import LocalFileSystem
 from weir.connector.file_writer import FileSinkWriter
 from weir.connector.rolling import OutputFileConfig, RollingPolicy
-from weir.connector.sink import WriterContext
-from weir.errors import CorruptStateError, UsageError
+from weir.connector.sink import SinkWriter, WriterContext
+from weir.connector.staged_batch import StagedBatchSink
+from weir.errors import CorruptStateError, StorageError, UsageError
 
 JOB = "0123456789abcdef0123456789abcdef"
 OPERATOR = "feedbeeffeedbeeffeedbeeffeedbeef"
+PERSON = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 
@@ -211,6 +214,37 @@ def test_a_base_path_that_is_a_file_is_the_users_mistake(tmp_path):
         writer.write_batch(["a"], None)
 
 
+class FullDisk(LocalFileSystem):
+    def __init__(self, buffering: int) -> None:
+        self.buffering = buffering
+
+    def create(self, path):
+        super().create(path).close()
+        return open("/dev/full", "wb", buffering=self.buffering)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("buffering", [0, 4096])
+@pytest.mark.parametrize("form", ["text", "parquet", "staged"])
+def test_a_full_disk_is_a_storage_error_and_leaves_no_file(tmp_path, form, buffering):
+    disk = FullDisk(buffering)
+    sinks = {
+        "text": lambda path: FileSink.text(path).with_file_system(disk),
+        "parquet": lambda path: FileSink.parquet(path, PERSON).with_file_system(disk),
+        "staged": lambda path: StagedBatchSink(path, PERSON, disk),
+    }
+    writer = sinks[form](str(tmp_path)).create_writer(context())
+    with pytest.raises(StorageError, match="No space left"):
+        write_and_prepare(writer)
+    writer.close()
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+def write_and_prepare(writer: SinkWriter) -> None:
+    writer.write_batch([(1, "a")], None)
+    writer.prepare(1)
+
+
 class FirstLetter(BucketAssigner):
     def get_bucket_id(self, element, context):
         return f"letter={element[0]}"
@@ -356,9 +390,6 @@ def test_parquet_names_the_field_and_the_value_that_does_not_fit(tmp_path):
         writer.prepare(1)
     writer.close()
     assert hidden(tmp_path) == []
-
-
-PERSON = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
 
 
 @pytest.mark.parametrize("declared_at", ["sink", "stream"])

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from weir.common.time import Duration
+from weir.common.typeinfo import Types
 from weir.connector.discard import DiscardingSink
 from weir.connector.file_source import FileSource, StreamFormat
 from weir.connector.function_sink import FunctionSink
@@ -23,6 +24,7 @@ from weir.connector.staged_batch import (
     unpickle_staged,
 )
 from weir.errors import CorruptStateError, UsageError
+from weir.graph.sources import TextFileSource
 from weir.testing.clock import ManualClock
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -150,6 +152,8 @@ def test_a_file_source_is_a_value():
     source = builder.build()
     assert (source.paths, source.charset) == (("a", "b"), "latin-1")
     assert source.discovery_interval_ms is None
+    assert source.get_produced_type() == Types.STRING()
+    assert source.text_sources() == (TextFileSource("a", "latin-1"), TextFileSource("b", "latin-1"))
     watching = builder.monitor_continuously(Duration.of_seconds(5)).build()
     assert watching.discovery_interval_ms == 5000
     assert builder.process_static_file_set().build() == source

@@ -11,25 +11,17 @@ from typing import Any, ClassVar
 
 from weir.common.configuration import Configuration
 from weir.common.time import Duration
+from weir.config import checkpointing
+from weir.config.effective import Settings
+from weir.config.option import ConfigOption
 from weir.datastream.argument import require_type
 from weir.datastream.checkpoint_storage import CheckpointStorage, as_checkpoint_storage
 from weir.datastream.checkpointing_mode import CheckpointingMode
-from weir.datastream.configured import configured
 from weir.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from weir.errors import UsageError
 
 ExternalizedCheckpointCleanup = ExternalizedCheckpointRetention
 
-_MODE = "execution.checkpointing.mode"
-_INTERVAL = "execution.checkpointing.interval"
-_TIMEOUT = "execution.checkpointing.timeout"
-_MIN_PAUSE = "execution.checkpointing.min-pause"
-_MAX_CONCURRENT = "execution.checkpointing.max-concurrent-checkpoints"
-_TOLERABLE_FAILURES = "execution.checkpointing.tolerable-failed-checkpoints"
-_RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
-_UNALIGNED = "execution.checkpointing.unaligned.enabled"
-_ALIGNED_TIMEOUT = "execution.checkpointing.aligned-checkpoint-timeout"
-_FORCE_UNALIGNED = "execution.checkpointing.unaligned.forced"
 
 _MINIMUM_MS = 10
 _UNLIMITED_FAILURES = 2**31 - 1
@@ -54,54 +46,54 @@ class CheckpointConfig:
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """Return the guarantee of checkpoints."""
-        return CheckpointingMode[_name(self._get(_MODE))]
+        return CheckpointingMode[self._get(checkpointing.MODE)]
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
         """Set the guarantee of checkpoints."""
         require_type(checkpointing_mode, CheckpointingMode, "a CheckpointingMode")
-        return self._set(_MODE, checkpointing_mode.name)
+        return self._set(checkpointing.MODE, checkpointing_mode.name)
 
     get_checkpointing_consistency_mode = get_checkpointing_mode
     set_checkpointing_consistency_mode = set_checkpointing_mode
 
     def get_checkpoint_interval(self) -> int:
         """Return the interval in milliseconds, -1 when checkpoints are off."""
-        interval = self._get(_INTERVAL)
+        interval = self._get(checkpointing.INTERVAL)
         return -1 if interval is None else int(interval)
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
         """Take a checkpoint every so many milliseconds."""
         _at_least("checkpoint interval", checkpoint_interval, _MINIMUM_MS)
-        return self._set(_INTERVAL, _ms(checkpoint_interval))
+        return self._set(checkpointing.INTERVAL, _ms(checkpoint_interval))
 
     def get_checkpoint_timeout(self) -> int:
         """Return after how many milliseconds a checkpoint is given up."""
-        return int(self._get(_TIMEOUT))
+        return int(self._get(checkpointing.TIMEOUT))
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
         """Give a checkpoint up after so many milliseconds."""
         _at_least("checkpoint timeout", checkpoint_timeout, _MINIMUM_MS)
-        return self._set(_TIMEOUT, _ms(checkpoint_timeout))
+        return self._set(checkpointing.TIMEOUT, _ms(checkpoint_timeout))
 
     def get_min_pause_between_checkpoints(self) -> int:
         """Return the least pause between two checkpoints in milliseconds."""
-        return int(self._get(_MIN_PAUSE))
+        return int(self._get(checkpointing.MIN_PAUSE))
 
     def set_min_pause_between_checkpoints(
         self, min_pause_between_checkpoints: int
     ) -> CheckpointConfig:
         """Leave at least so many milliseconds between two checkpoints."""
         _at_least("pause between checkpoints", min_pause_between_checkpoints, 0)
-        return self._set(_MIN_PAUSE, _ms(min_pause_between_checkpoints))
+        return self._set(checkpointing.MIN_PAUSE, _ms(min_pause_between_checkpoints))
 
     def get_max_concurrent_checkpoints(self) -> int:
         """Return how many checkpoints may be in progress together."""
-        return int(self._get(_MAX_CONCURRENT))
+        return int(self._get(checkpointing.MAX_CONCURRENT))
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         """Let so many checkpoints be in progress together."""
         _at_least("number of concurrent checkpoints", max_concurrent_checkpoints, 1)
-        return self._set(_MAX_CONCURRENT, max_concurrent_checkpoints)
+        return self._set(checkpointing.MAX_CONCURRENT, max_concurrent_checkpoints)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
         """Tell whether the first failed checkpoint fails the job."""
@@ -116,14 +108,14 @@ class CheckpointConfig:
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
         """Return how many checkpoints may fail one after the other."""
-        return int(self._get(_TOLERABLE_FAILURES) or 0)
+        return int(self._get(checkpointing.TOLERABLE_FAILURES))
 
     def set_tolerable_checkpoint_failure_number(
         self, tolerable_checkpoint_failure_number: int
     ) -> CheckpointConfig:
         """Let so many checkpoints fail one after the other before the job fails."""
         _at_least("number of tolerated failures", tolerable_checkpoint_failure_number, 0)
-        return self._set(_TOLERABLE_FAILURES, tolerable_checkpoint_failure_number)
+        return self._set(checkpointing.TOLERABLE_FAILURES, tolerable_checkpoint_failure_number)
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
@@ -132,7 +124,7 @@ class CheckpointConfig:
         require_type(
             retention_mode, ExternalizedCheckpointRetention, "an ExternalizedCheckpointRetention"
         )
-        return self._set(_RETENTION, retention_mode.name)
+        return self._set(checkpointing.RETENTION, retention_mode.name)
 
     def enable_externalized_checkpoints(
         self, cleanup_mode: ExternalizedCheckpointRetention
@@ -144,7 +136,7 @@ class CheckpointConfig:
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention | None:
         """Return which checkpoints outlive the job."""
-        return ExternalizedCheckpointRetention[_name(self._get(_RETENTION))]
+        return ExternalizedCheckpointRetention[self._get(checkpointing.RETENTION)]
 
     get_externalized_checkpoint_cleanup = get_externalized_checkpoint_retention
 
@@ -165,11 +157,11 @@ class CheckpointConfig:
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
         """Tell whether barriers may overtake records."""
-        return bool(self._get(_UNALIGNED))
+        return bool(self._get(checkpointing.UNALIGNED))
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
         """Let barriers overtake records, which are then stored with the checkpoint."""
-        return self._set(_UNALIGNED, bool(enabled))
+        return self._set(checkpointing.UNALIGNED, bool(enabled))
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
         """Let barriers wait for the records before them."""
@@ -178,11 +170,11 @@ class CheckpointConfig:
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
         """Start unaligned checkpoints aligned, and switch when alignment takes this long."""
         require_type(alignment_timeout, Duration, "a Duration such as Duration.of_seconds(5)")
-        return self._set(_ALIGNED_TIMEOUT, _ms(alignment_timeout.to_millis()))
+        return self._set(checkpointing.ALIGNED_TIMEOUT, _ms(alignment_timeout.to_millis()))
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         """Return after which time of alignment a checkpoint switches to unaligned."""
-        return Duration.of_millis(int(self._get(_ALIGNED_TIMEOUT)))
+        return Duration.of_millis(int(self._get(checkpointing.ALIGNED_TIMEOUT)))
 
     set_alignment_timeout = set_aligned_checkpoint_timeout
     get_alignment_timeout = get_aligned_checkpoint_timeout
@@ -191,11 +183,11 @@ class CheckpointConfig:
         self, force_unaligned_checkpoints: bool = True
     ) -> CheckpointConfig:
         """Use unaligned checkpoints also where they are normally refused."""
-        return self._set(_FORCE_UNALIGNED, bool(force_unaligned_checkpoints))
+        return self._set(checkpointing.UNALIGNED_FORCED, bool(force_unaligned_checkpoints))
 
     def is_force_unaligned_checkpoints(self) -> bool:
         """Tell whether unaligned checkpoints are used also where they are normally refused."""
-        return bool(self._get(_FORCE_UNALIGNED))
+        return bool(self._get(checkpointing.UNALIGNED_FORCED))
 
     def set_checkpoint_storage(self, storage: CheckpointStorage | str) -> CheckpointConfig:
         """Choose where checkpoints are kept: a storage object, or the path of a directory."""
@@ -212,16 +204,12 @@ class CheckpointConfig:
         """Return the storage object that was set, None when the configuration decides."""
         return self._storage
 
-    def _get(self, key: str) -> Any:
-        return configured(self._configuration, key)
+    def _get(self, option: ConfigOption) -> Any:
+        return Settings([self._configuration.to_dict()]).get(option)
 
-    def _set(self, key: str, value: Any) -> CheckpointConfig:
-        self._configuration.set(key, value)
+    def _set(self, option: ConfigOption, value: Any) -> CheckpointConfig:
+        self._configuration.set(option.key, value)
         return self
-
-
-def _name(value: Any) -> str:
-    return str(getattr(value, "name", value)).upper().replace("-", "_")
 
 
 def _ms(value: int) -> str:

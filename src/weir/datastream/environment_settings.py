@@ -6,15 +6,18 @@ The configuration is the one place where settings live; this class spells its ke
 from __future__ import annotations
 
 import os
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from weir.common.configuration import Configuration
 from weir.common.execution_config import ExecutionConfig
 from weir.common.restart_strategy import RestartStrategyConfiguration
+from weir.config import backend, checkpointing, execution
+from weir.config.effective import Settings
+from weir.config.option import ConfigOption
+from weir.config.options import OPTION_BY_KEY
 from weir.datastream.argument import require_type
 from weir.datastream.checkpoint_config import CheckpointConfig
 from weir.datastream.checkpointing_mode import CheckpointingMode
-from weir.datastream.configured import configured
 from weir.datastream.embedded_state_backend import StateBackend
 from weir.datastream.execution_mode import RuntimeExecutionMode
 from weir.datastream.operator_handle import check_max_parallelism, check_parallelism
@@ -25,13 +28,6 @@ from weir.datastream.time_characteristic import TimeCharacteristic
 from weir.errors import UsageError
 
 E = TypeVar("E", bound="EnvironmentSettings")
-
-_RUNTIME_MODE = "execution.runtime-mode"
-_SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
-_CHAINING = "pipeline.operator-chaining.enabled"
-_BUFFER_TIMEOUT = "execution.buffer-timeout.interval"
-_CHANGELOG = "state.changelog.enabled"
-_BACKEND_KEYS = ("state.backend.type", "state.backend")
 
 
 class EnvironmentSettings(PythonDependencies, Program):
@@ -56,10 +52,15 @@ class EnvironmentSettings(PythonDependencies, Program):
         return self._configuration
 
     def configure(self, configuration: Configuration) -> None:
-        """Take over every key of a configuration; later settings win."""
-        self._configuration.add_all(configuration)
-        if any(configuration.contains_key(key) for key in _BACKEND_KEYS):
-            self._state_backend = None
+        """Take over every key of a configuration; later settings win, whatever their spelling."""
+        given = {key: configuration.get(key) for key in configuration.key_set()}
+        for key in sorted(given):
+            option = OPTION_BY_KEY.get(key)
+            current = key if option is None else option.key
+            if current == key or current not in given:
+                self._configuration.set(current, given[key])
+            if current == backend.STATE_BACKEND.key:
+                self._state_backend = None
 
     def set_parallelism(self: E, parallelism: int) -> E:
         """Set the parallelism of operators that have none of their own."""
@@ -114,7 +115,7 @@ class EnvironmentSettings(PythonDependencies, Program):
 
     def set_runtime_mode(self: E, execution_mode: RuntimeExecutionMode) -> E:
         """Set the execution mode."""
-        self._configuration.set(_RUNTIME_MODE, execution_mode.name)
+        self._configuration.set(execution.RUNTIME_MODE.key, execution_mode.name)
         return self
 
     def set_buffer_timeout(self: E, timeout_millis: int) -> E:
@@ -122,21 +123,21 @@ class EnvironmentSettings(PythonDependencies, Program):
         if timeout_millis < -1:
             msg = f"the buffer timeout must be -1 or at least 0 ms, found {timeout_millis!r}"
             raise UsageError(msg)
-        self._configuration.set(_BUFFER_TIMEOUT, timeout_millis)
+        self._configuration.set(execution.BUFFER_TIMEOUT.key, timeout_millis)
         return self
 
     def get_buffer_timeout(self) -> int:
         """Return the buffer timeout in milliseconds."""
-        return self._configuration.get_integer(_BUFFER_TIMEOUT, 100)
+        return int(self._get(execution.BUFFER_TIMEOUT))
 
     def disable_operator_chaining(self: E) -> E:
         """Switch chaining off for the whole program."""
-        self._configuration.set(_CHAINING, False)
+        self._configuration.set(execution.OPERATOR_CHAINING.key, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
         """Tell whether operators may be chained."""
-        return self._configuration.get_boolean(_CHAINING, True)
+        return bool(self._get(execution.OPERATOR_CHAINING))
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         """Return the checkpoint settings."""
@@ -181,23 +182,23 @@ class EnvironmentSettings(PythonDependencies, Program):
 
     def enable_changelog_state_backend(self: E, enabled: bool) -> E:
         """Keep a log of state changes, so that checkpoints are short."""
-        self._configuration.set(_CHANGELOG, bool(enabled))
+        self._configuration.set(backend.CHANGELOG.key, bool(enabled))
         return self
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
         """Tell whether a log of state changes is kept; None when nobody said."""
-        if not self._configuration.contains_key(_CHANGELOG):
+        if not self._configuration.contains_key(backend.CHANGELOG.key):
             return None
-        return self._configuration.get_boolean(_CHANGELOG, False)
+        return bool(self._get(backend.CHANGELOG))
 
     def set_default_savepoint_directory(self: E, directory: str) -> E:
         """Set where savepoints go when a command names no directory."""
-        self._configuration.set(_SAVEPOINT_DIR, directory)
+        self._configuration.set(checkpointing.SAVEPOINT_DIR.key, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
         """Return where savepoints go when a command names no directory."""
-        found: str | None = configured(self._configuration, _SAVEPOINT_DIR)
+        found: str | None = self._get(checkpointing.SAVEPOINT_DIR)
         return found
 
     def set_restart_strategy(
@@ -222,3 +223,6 @@ class EnvironmentSettings(PythonDependencies, Program):
     def get_stream_time_characteristic(self) -> TimeCharacteristic:
         """Return the time characteristic that was set."""
         return self._time_characteristic
+
+    def _get(self, option: ConfigOption) -> Any:
+        return Settings([self._configuration.to_dict()]).get(option)

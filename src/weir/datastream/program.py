@@ -6,7 +6,6 @@ last submission, and whatever those read from, in order of declaration.
 
 from __future__ import annotations
 
-import importlib
 import json
 from typing import Any, Protocol
 
@@ -23,16 +22,6 @@ class Engine(Protocol):
 
     def submit(self, graph: StreamGraph, configuration: Configuration) -> JobClient:
         """Start a job and return its handle at once."""
-
-
-class SparkEngine:
-    """Runs graphs on Spark; imported only when a job is submitted, since Spark is heavy."""
-
-    def submit(self, graph: StreamGraph, configuration: Configuration) -> JobClient:
-        """Start a job in the active Spark session."""
-        execution = importlib.import_module("weir.spark.execution")
-        client: JobClient = execution.submit(graph, configuration)
-        return client
 
 
 class Program:

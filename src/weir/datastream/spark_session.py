@@ -1,14 +1,29 @@
-"""The Spark session of an environment, found through the engine and only when it is asked for."""
+"""The way to Spark: imported only when a program asks for a session or runs.
+
+Declaring a program needs no Spark, and importing Spark takes longer than everything else.
+"""
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from weir.common.configuration import Configuration
+from weir.datastream.job_client import JobClient
+from weir.graph.transformation import StreamGraph
 
 
-def active_session(configuration: Configuration) -> Any:
-    """Return the active Spark session, or a new local one; imports Spark."""
-    session = importlib.import_module("weir.spark.session")
-    return session.get_spark(configuration)
+class SparkEngine:
+    """Runs graphs in the active Spark session."""
+
+    def submit(self, graph: StreamGraph, configuration: Configuration) -> JobClient:
+        """Start a job and return its handle at once."""
+        from weir.spark.execution import submit
+
+        return submit(graph, configuration)
+
+
+def active_session() -> Any:
+    """Return the active Spark session, or start one."""
+    from weir.spark.session import get_spark
+
+    return get_spark()

@@ -9,12 +9,13 @@ from weir.common.configuration import Configuration
 from weir.common.job_execution_result import JobExecutionResult
 from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import WatermarkStrategy
+from weir.connector.file_source import FileSource
 from weir.datastream.argument import require_type
 from weir.datastream.data_stream import DataStream
 from weir.datastream.environment_settings import EnvironmentSettings
 from weir.datastream.job_client import JobClient
 from weir.datastream.plain_functions import require_instance
-from weir.datastream.program import DEFAULT_JOB_NAME, Engine, SparkEngine
+from weir.datastream.program import DEFAULT_JOB_NAME, Engine
 from weir.datastream.source_sink_functions import SourceFunction
 from weir.datastream.sources import (
     CollectionSource,
@@ -23,8 +24,9 @@ from weir.datastream.sources import (
     SequenceSource,
     TextFileSource,
 )
-from weir.datastream.spark_session import active_session
+from weir.datastream.spark_session import SparkEngine, active_session
 from weir.datastream.stream import declared_type
+from weir.errors import UsageError
 from weir.graph.transformation import Edge
 
 _PIPELINE_NAME = "pipeline.name"
@@ -46,10 +48,9 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             configuration: settings to start from; copied.
             engine: what runs the program, Spark unless given.
         """
-        own = Configuration()
+        super().__init__(Configuration(), engine or SparkEngine())
         if configuration is not None:
-            own.add_all(configuration)
-        super().__init__(own, engine or SparkEngine())
+            self.configure(configuration)
 
     @staticmethod
     def get_execution_environment(
@@ -114,20 +115,21 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     ) -> DataStream:
         """Return a stream of the records of a source object, with timestamps and watermarks."""
         require_type(watermark_strategy, WatermarkStrategy, "a WatermarkStrategy")
-        declared = declared_type(type_info, "type_info")
-        if declared is None:
-            declared = produced_type(source)
-        stream = self._source(source, source_name, declared)
+        declared = declared_type(type_info, "type_info") or produced_type(source)
+        readers = tuple(
+            self._source(each, source_name, declared).edges[0].source
+            for each in engine_sources(source)
+        )
+        stream = DataStream(self, [Edge(reader) for reader in readers], readers)
         if not _does_anything(watermark_strategy):
             return stream
-        reader = stream.edges[0].source
         timed = stream.assign_timestamps_and_watermarks(watermark_strategy).edges[0].source
         # Name and uid belong to the source, as if it assigned the timestamps itself.
-        return DataStream(self, [Edge(timed)], (reader, timed))
+        return DataStream(self, [Edge(timed)], (*readers, timed))
 
     def get_spark(self) -> Any:
         """Return the Spark session that programs of this environment run in."""
-        return active_session(self._configuration)
+        return active_session()
 
     def get_execution_plan(self) -> str:
         """Return the program declared so far as JSON."""
@@ -159,6 +161,23 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def _source(self, source: Any, name: str, declared: Any) -> DataStream:
         operator = self.declare("source", f"Source: {name}", function=source, output_type=declared)
         return DataStream(self, [Edge(operator)], (operator,))
+
+
+def engine_sources(source: Any) -> tuple[Any, ...]:
+    """Return the source values that the engine reads for a source object; mostly itself.
+
+    Raises:
+        UsageError: it is a file source that watches for new files.
+    """
+    if not isinstance(source, FileSource):
+        return (source,)
+    if source.discovery_interval_ms is not None:
+        msg = (
+            "FileSource.monitor_continuously() is not available; "
+            "use env.from_dataframe(env.get_spark().readStream.text(path))"
+        )
+        raise UsageError(msg)
+    return source.text_sources()
 
 
 def produced_type(source: Any) -> Any:

@@ -23,6 +23,7 @@ from weir.datastream import (
     SourceFunction,
     StreamExecutionEnvironment,
 )
+from weir.datastream.connectors import FileSource, NumberSequenceSource, StreamFormat
 from weir.datastream.sources import (
     CollectionSource,
     DataFrameSource,
@@ -433,3 +434,31 @@ def test_a_source_without_watermarks_stands_alone(env):
     source = SequenceSource(1, 3)
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     assert operator_of(stream).function is source
+
+
+def test_a_file_source_becomes_one_text_source_per_path(env):
+    lines = StreamFormat.text_line_format()
+    one = FileSource.for_record_stream_format(lines, "a").build()
+    two = FileSource.for_record_stream_format(lines, "a", "b").build()
+    none = WatermarkStrategy.no_watermarks()
+    single = env.from_source(one, none, "one")
+    assert operator_of(single).function == TextFileSource("a", "UTF-8")
+    assert single.get_type() == Types.STRING()
+    double = env.from_source(two, none, "two").set_parallelism(2)
+    assert [e.source.function.path for e in double.edges] == ["a", "b"]
+    assert [e.source.parallelism for e in double.edges] == [2, 2]
+
+
+def test_watching_a_directory_points_to_spark(env):
+    lines = StreamFormat.text_line_format()
+    source = FileSource.for_record_stream_format(lines, "a").monitor_continuously(1000).build()
+    with pytest.raises(UsageError, match="readStream"):
+        env.from_source(source, WatermarkStrategy.no_watermarks(), "watched")
+
+
+def test_the_number_source_of_the_connectors_is_a_sequence(env):
+    stream = env.from_source(
+        NumberSequenceSource(1, 3), WatermarkStrategy.no_watermarks(), "numbers"
+    )
+    assert isinstance(operator_of(stream).function, SequenceSource)
+    assert stream.get_type() == Types.LONG()

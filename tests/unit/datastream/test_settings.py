@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weir.common import Configuration, Duration, RestartStrategies
+from weir.config.effective import Settings
 from weir.datastream import (
     CheckpointingMode,
     CustomCheckpointStorage,
@@ -193,6 +194,28 @@ def test_values_of_the_wrong_type_are_refused(env, checkpoints):
             call()
 
 
+def test_values_from_a_configuration_are_read_in_any_unit(env, checkpoints):
+    configuration = Configuration()
+    configuration.set_string(PREFIX + "interval", "10 s")
+    configuration.set_string(PREFIX + "timeout", "2 min")
+    configuration.set_string(PREFIX + "mode", "at_least_once")
+    configuration.set_string(PREFIX + "unaligned.enabled", "true")
+    env.configure(configuration)
+    assert checkpoints.get_checkpoint_interval() == 10_000
+    assert checkpoints.get_checkpoint_timeout() == 120_000
+    assert checkpoints.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
+    assert checkpoints.is_unaligned_checkpoints_enabled()
+
+
+def test_old_spellings_in_a_configuration_replace_what_was_set_before(env, checkpoints):
+    checkpoints.set_checkpoint_storage_dir("file:///first")
+    env.configure(Configuration().set_string("state.checkpoints.dir", "file:///second"))
+    assert keys(env)["dir"] == "file:///second"
+    both = Configuration().set_string("state.checkpoints.dir", "old")
+    env.configure(both.set_string(PREFIX + "dir", "new"))
+    assert keys(env)["dir"] == "new"
+
+
 def test_a_configuration_given_at_the_start_is_copied():
     configuration = Configuration().set_integer("parallelism.default", 2)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
@@ -318,6 +341,32 @@ def test_dependencies_add_up(env):
         "pipeline.jars": "file:///a.jar;file:///b.jar",
         "pipeline.classpaths": "file:///c.jar",
     }
+
+
+def test_every_key_that_the_door_writes_is_one_that_the_engine_knows(env, checkpoints):
+    env.enable_checkpointing(1000, CheckpointingMode.EXACTLY_ONCE)
+    checkpoints.set_checkpoint_timeout(1000).set_min_pause_between_checkpoints(1)
+    checkpoints.set_max_concurrent_checkpoints(1).set_tolerable_checkpoint_failure_number(1)
+    checkpoints.enable_unaligned_checkpoints().set_force_unaligned_checkpoints()
+    checkpoints.set_aligned_checkpoint_timeout(Duration.of_seconds(1))
+    checkpoints.set_externalized_checkpoint_retention(
+        ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    )
+    checkpoints.set_checkpoint_storage(FileSystemCheckpointStorage("file:///chk", 1024, 8192))
+    backend = EmbeddedRocksDBStateBackend(True)
+    backend.set_db_storage_paths("a")
+    backend.set_predefined_options(PredefinedOptions.DEFAULT)
+    backend.set_number_of_transfer_threads(2)
+    backend.set_options("factory")
+    env.set_state_backend(backend).enable_changelog_state_backend(True)
+    env.set_default_savepoint_directory("file:///save").set_buffer_timeout(7)
+    env.disable_operator_chaining().set_runtime_mode(RuntimeExecutionMode.STREAMING)
+    env.set_parallelism(2).set_max_parallelism(8)
+    env.set_restart_strategy(RestartStrategies.failure_rate_restart(1, 1000, 10))
+    env.add_jars("a.jar")
+    env.add_classpaths("b.jar")
+    env.register_cached_file("f", "n")
+    assert Settings([env.effective_configuration().to_dict()]).validate() == []
 
 
 def test_slot_sharing_groups_hold_their_wishes():

@@ -74,7 +74,7 @@ class CheckpointCoordinator:
 
     Not thread-safe: one thread feeds it events and carries out the returned actions in order,
     before it feeds the next event about the same checkpoint. Times are the caller's, all of one
-    clock. Checkpoints passed as `completed` at the start are subsumed like its own; a restored
+    clock. `newest(coordinator.completed)` is what a failed job recovers from. Checkpoints passed as `completed` at the start are subsumed like its own; a restored
     snapshot that is not claimed must not be among them.
     """
 
@@ -256,10 +256,6 @@ class CheckpointCoordinator:
         if pending is None or not pending.is_writing:
             return []
         return self._abort(pending, FailureReason.FINALIZE_CHECKPOINT_FAILURE, detail=detail)
-
-    def latest_completed(self) -> CheckpointRef | None:
-        """Return what a failed job recovers from."""
-        return max(self.completed, key=lambda ref: ref.checkpoint_id, default=None)
 
     def on_cleaned(self, checkpoint_id: int) -> None:
         """A `DeleteCheckpoint` has been carried out."""

@@ -47,6 +47,11 @@ def is_discarded(kind: Kind, retention: Retention, end: JobEnd) -> bool:
     return kind == "checkpoint" and end not in _KEPT[retention]
 
 
+def newest(completed: Iterable[CheckpointRef]) -> CheckpointRef | None:
+    """Return the checkpoint that recovery starts from, None when there is none."""
+    return max(completed, key=lambda ref: ref.checkpoint_id, default=None)
+
+
 def plan_subsumption(
     completed: Iterable[CheckpointRef], num_retained: int
 ) -> tuple[CheckpointRef, ...]:

@@ -23,7 +23,7 @@ from weir.checkpoint.actions import (
 from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.checkpoint.decider import CheckpointRequest, RequestKind, savepoint_request
 from weir.checkpoint.failure import FailureReason
-from weir.checkpoint.retention import CheckpointRef, JobEnd
+from weir.checkpoint.retention import CheckpointRef, JobEnd, newest
 from weir.checkpoint.settings import CheckpointSettings, Retention
 from weir.errors import UsageError
 from weir.ids import JobId
@@ -89,7 +89,7 @@ def test_a_checkpoint_completes_after_the_last_acknowledgement_and_the_metadata(
     assert c.completed == []
     actions = c.on_metadata_written(number, 5)
     assert actions == [CheckpointCompleted(write.ref, MANUAL), NotifyComplete(1)]
-    assert c.latest_completed() == write.ref
+    assert newest(c.completed) == write.ref
     assert c.on_metadata_written(number, 5) == []
 
 
@@ -223,7 +223,7 @@ def test_a_savepoint_commits_and_replaces_nothing() -> None:
     third = savepoint(c, "savepoint-x")
     assert kinds(complete(c, third)) == [CheckpointCompleted]
     assert second in c.pending
-    latest = c.latest_completed()
+    latest = newest(c.completed)
     assert latest is not None
     assert latest.checkpoint_id == first
 
@@ -233,7 +233,7 @@ def test_the_savepoint_of_a_stop_commits_and_is_recovered_from() -> None:
     complete(c, begin(c))
     number = savepoint(c, "savepoint-x", synchronous=True)
     assert kinds(complete(c, number)) == [CheckpointCompleted, NotifyComplete]
-    assert c.latest_completed() == CheckpointRef(number, "savepoint-x", "savepoint")
+    assert newest(c.completed) == CheckpointRef(number, "savepoint-x", "savepoint")
     assert len(c.completed) == 2
 
 
@@ -271,7 +271,7 @@ def test_restored_checkpoints_are_subsumed_too() -> None:
     c = CheckpointCoordinator(
         CheckpointSettings(), JOB, attempt=1, next_checkpoint_id=8, completed=[old]
     )
-    assert c.latest_completed() == old
+    assert newest(c.completed) == old
     assert complete(c, begin(c))[-1] == DeleteCheckpoint(old)
 
 
@@ -449,6 +449,6 @@ def test_a_checkpoint_that_is_overtaken_while_written_still_completes_and_goes_a
     c.on_metadata_written(second, 0)
     actions = c.on_metadata_written(first, 0)
     assert kinds(actions) == [CheckpointCompleted, NotifyComplete, DeleteCheckpoint]
-    latest = c.latest_completed()
+    latest = newest(c.completed)
     assert latest is not None
     assert latest.checkpoint_id == second

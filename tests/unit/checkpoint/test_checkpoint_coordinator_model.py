@@ -26,6 +26,7 @@ from weir.checkpoint.actions import (
 from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.checkpoint.decider import CheckpointRequest, RequestKind
 from weir.checkpoint.failure import FailureReason
+from weir.checkpoint.retention import newest
 from weir.checkpoint.settings import CheckpointSettings
 from weir.ids import JobId
 
@@ -79,6 +80,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
                     self.failed_in_a_row.clear()
             elif isinstance(action, NotifyAborted):
                 assert action.checkpoint_id not in self.completed | self.aborted
+                by_write = action.reason is FailureReason.FINALIZE_CHECKPOINT_FAILURE
+                assert by_write == (action.checkpoint_id in self.writing)
                 self.aborted.add(action.checkpoint_id)
                 expected_failures += self.count(action)
             elif isinstance(action, FailJob):
@@ -135,6 +138,14 @@ class CoordinatorMachine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.coordinator.pending)))
         self.acknowledge(number, data.draw(st.integers(0, SUBTASKS - 1)), 0, False)
 
+    @rule(data=st.data())
+    @precondition(lambda self: bool(self.completed))
+    def repeat_an_old_acknowledgement(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.completed)))
+        subtask, attempt = data.draw(st.integers(0, SUBTASKS - 1)), self.began[number]
+        file = f"chk-{number}/s{subtask}-a{attempt}"
+        self.account(self.coordinator.on_ack(Ack(number, subtask, attempt, (file,))))
+
     @rule(number=IDS, reason=st.sampled_from(COUNTED + UNCOUNTED), age=st.integers(0, 1))
     def decline(self, number: int, reason: FailureReason, age: int) -> None:
         self.account(self.coordinator.on_decline(number, self.attempt - age, reason))
@@ -172,7 +183,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_newest_completed_checkpoint_is_kept(self) -> None:
-        latest = self.coordinator.latest_completed()
+        latest = newest(self.coordinator.completed)
         assert (latest.checkpoint_id if latest else None) == max(self.completed, default=None)
 
 

@@ -1,0 +1,82 @@
+"""A crash at any storage call of a run of checkpoints loses no completed checkpoint.
+
+The run takes checkpoints with shared and exclusive files, deletes what they replace, and dies at
+one call. Whatever is listed afterwards must be sound, and at least as new as what was known to be
+complete before the crash.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
+from weir.checkpoint.retention import (
+    CheckpointRef,
+    apply_deletion,
+    plan_shared_release,
+    plan_subsumption,
+)
+from weir.checkpoint.store import list_completed, verify_files, write_metadata
+from weir.storage import MemoryStorage, Storage
+from weir.testing.faulty_storage import CrashMoment, FaultPlan, FaultyStorage, SimulatedCrash
+
+CHECKPOINTS = 5
+SUBTASKS = 2
+
+
+def take(storage: Storage, number: int) -> CheckpointMetadata:
+    """Write the files of one checkpoint; each refers to the shared file of the one before."""
+    files = []
+    for subtask in range(SUBTASKS):
+        name = f"state-s{subtask}-{number}"
+        data = f"{number}.{subtask}".encode() * 50
+        with storage.open_write(f"job/chk-{number}/{name}") as file:
+            file.write(data)
+        files.append(FileRecord(name, len(data), zlib.crc32(data), subtask))
+    storage.create(f"job/shared/base-{number}", b"%d" % number)
+    for base in range(max(1, number - 1), number + 1):
+        data = b"%d" % base
+        files.append(FileRecord(f"../shared/base-{base}", len(data), zlib.crc32(data), 0))
+    metadata = CheckpointMetadata(number, "job", "job", 0, "checkpoint", number, files=tuple(files))
+    write_metadata(storage, f"job/chk-{number}", metadata)
+    return metadata
+
+
+def run(storage: Storage, done: list[int]) -> None:
+    """Take checkpoints, deleting what each replaces."""
+    kept: dict[CheckpointRef, CheckpointMetadata] = {}
+    for number in range(1, CHECKPOINTS + 1):
+        kept[CheckpointRef(number, f"job/chk-{number}")] = take(storage, number)
+        done.append(number)
+        for ref in plan_subsumption(kept, 1):
+            gone = kept.pop(ref)
+            apply_deletion(storage, ref.directory)
+            for file in plan_shared_release([gone], kept.values()):
+                storage.delete("job/" + file.removeprefix("../"))
+
+
+def test_without_a_crash_the_last_checkpoint_and_its_files_are_all_that_is_left() -> None:
+    storage = MemoryStorage()
+    run(storage, [])
+    assert [c.metadata.checkpoint_id for c in list_completed(storage, "job")] == [CHECKPOINTS]
+    assert storage.list("job") == [f"chk-{CHECKPOINTS}", "shared"]
+    assert storage.list("job/shared") == [f"base-{CHECKPOINTS - 1}", f"base-{CHECKPOINTS}"]
+
+
+@pytest.mark.parametrize("moment", list(CrashMoment))
+def test_a_crash_at_any_call_leaves_a_sound_latest_checkpoint(moment: CrashMoment) -> None:
+    counting = FaultyStorage(MemoryStorage())
+    run(counting, [])
+    assert len(counting.trace) > 30
+    for point in range(1, len(counting.trace) + 1):
+        inner, done = MemoryStorage(), list[int]()
+        with pytest.raises(SimulatedCrash):
+            run(FaultyStorage(inner, FaultPlan(crash_at=point, moment=moment)), done)
+        completed = list_completed(inner, "job")
+        newest = completed[0].metadata.checkpoint_id if completed else 0
+        assert newest in ({max(done, default=0), max(done, default=0) + 1}), f"crash at {point}"
+        if completed:
+            problems = verify_files(inner, completed[0].directory, completed[0].metadata)
+            assert problems == [], f"crash at {point}, {moment}"

@@ -1,0 +1,231 @@
+"""Redistribution of state: golden tables, and what must hold for every change of parallelism."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir.checkpoint.metadata import (
+    OperatorRecord,
+    OperatorStateRecord,
+    RedistributionMode,
+    SubtaskRecord,
+)
+from weir.checkpoint.rescale import (
+    KeyedRead,
+    SubtaskMapping,
+    map_subtasks,
+    plan_keyed,
+    plan_operator_state,
+    redistribute,
+)
+from weir.errors import IncompatibleStateError
+from weir.keygroup import KeyGroupRange, range_of
+
+Lists = list[dict[str, list[str]]]
+
+
+def spread(mode: RedistributionMode, lists: Lists, new: int) -> Lists:
+    """Redistribute real lists by the plan, so that tables can be read."""
+    reported = [
+        {name: OperatorStateRecord(mode, len(values)) for name, values in states.items()}
+        for states in lists
+    ]
+    return [
+        {
+            name: [v for r in reads for v in lists[r.old_subtask][name][r.start : r.stop]]
+            for name, reads in states.items()
+        }
+        for states in redistribute(reported, new)
+    ]
+
+
+def of_one(lists: Lists, name: str = "s") -> list[str]:
+    return ["".join(states.get(name, [])) for states in lists]
+
+
+def one(*texts: str) -> Lists:
+    return [{"s": list(text)} for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (("abc", "de"), 3, ["ab", "cd", "e"]),
+        (("abc", "de"), 1, ["abcde"]),
+        (("ab",), 2, ["a", "b"]),
+        (("ab",), 4, ["a", "b", "", ""]),
+        (("abcde", ""), 2, ["abcde", ""]),
+        (("", "", "a"), 2, ["a", ""]),
+    ],
+)
+def test_split_state_is_cut_evenly_and_stays_when_nothing_changes(
+    old: tuple[str, ...], new: int, expected: list[str]
+) -> None:
+    assert of_one(spread("SPLIT", one(*old), new)) == expected
+
+
+def test_the_remainder_rotates_over_the_names() -> None:
+    lists = [{"a": list("12"), "b": list("56")}, {"a": list("34"), "b": list("78")}]
+    spread_lists = spread("SPLIT", lists, 3)
+    assert of_one(spread_lists, "a") == ["12", "3", "4"]
+    assert of_one(spread_lists, "b") == ["8", "56", "7"]
+
+
+def test_elements_of_single_subtasks_are_split_over_new_ones() -> None:
+    lists: Lists = [{"t-1": list("ab")}, {"t-2": list("cd")}]
+    up = spread("SPLIT", lists, 3)
+    assert [of_one(up, "t-1"), of_one(up, "t-2")] == [["a", "b", ""], ["d", "", "c"]]
+    assert spread("SPLIT", lists, 1) == [{"t-1": ["a", "b"], "t-2": ["c", "d"]}]
+    assert spread("SPLIT", lists, 2) == lists
+
+
+@pytest.mark.parametrize("new", [1, 2, 3])
+def test_union_state_goes_to_all(new: int) -> None:
+    lists: Lists = [{"t-3": list("ab"), "t-4": list("x")}, {"t-3": list("cd")}]
+    assert spread("UNION", lists, new) == [{"t-3": list("abcd"), "t-4": ["x"]}] * new
+
+
+@pytest.mark.parametrize("new", [1, 2, 3])
+def test_broadcast_state_goes_to_each_once_also_when_partially_reported(new: int) -> None:
+    assert spread("BROADCAST", [{"s": list("abc")}, {}], new) == [{"s": list("abc")}] * new
+    full = spread("BROADCAST", one("abc", "ABC"), new)
+    assert of_one(full) == ["abc", "ABC", "abc"][:new]
+
+
+def test_subtasks_that_disagree_about_a_mode_are_refused_by_name() -> None:
+    record = OperatorRecord(
+        "id",
+        None,
+        "buffer",
+        2,
+        128,
+        True,
+        (
+            SubtaskRecord(0, operator_states={"s": OperatorStateRecord("SPLIT", 1)}),
+            SubtaskRecord(1, operator_states={"s": OperatorStateRecord("UNION", 1)}),
+        ),
+    )
+    with pytest.raises(IncompatibleStateError, match=r"'buffer' \(id\).*'s'.*SPLIT.*UNION"):
+        plan_operator_state(record, 3)
+
+
+COUNTS = st.lists(
+    st.dictionaries(st.sampled_from("abcdefghi"), st.integers(0, 9)), min_size=1, max_size=9
+)
+
+
+@given(COUNTS, st.integers(1, 9))
+def test_split_keeps_every_element_once_and_loads_even(
+    counts: list[dict[str, int]], new: int
+) -> None:
+    lists = [
+        {n: [f"{n}{i}.{k}" for k in range(c)] for n, c in s.items()} for i, s in enumerate(counts)
+    ]
+    result = spread("SPLIT", lists, new)
+    assert len(result) == new
+    for name in "abcdefghi":
+        before = [v for states in lists for v in states.get(name, [])]
+        after = [v for states in result for v in states.get(name, [])]
+        assert Counter(after) == Counter(before)
+    if new != len(lists):
+        loads = [sum(map(len, states.values())) for states in result]
+        assert max(loads) - min(loads) <= 1
+        for name in "abcdefghi":
+            sizes = [len(states.get(name, [])) for states in result]
+            assert max(sizes) - min(sizes) <= 1
+
+
+@given(COUNTS, st.integers(1, 9))
+def test_union_and_broadcast_replicate_as_often_as_they_should(
+    counts: list[dict[str, int]], new: int
+) -> None:
+    lists = [
+        {n: [f"{n}{i}.{k}" for k in range(c)] for n, c in s.items()} for i, s in enumerate(counts)
+    ]
+    union = Counter(
+        v for states in spread("UNION", lists, new) for vs in states.values() for v in vs
+    )
+    assert union == Counter(
+        {v: new for states in lists for values in states.values() for v in values}
+    )
+    broadcast = Counter(
+        v for states in spread("BROADCAST", lists, new) for vs in states.values() for v in vs
+    )
+    expected: Counter[str] = Counter()
+    for name in "abcdefghi":
+        holders = [states[name] for states in lists if name in states]
+        for i, values in enumerate(holders):
+            times = new // len(holders) + (i < new % len(holders))
+            expected.update({v: times for v in values if times})
+    assert broadcast == expected
+
+
+def keyed(parallelism: int, maximum: int) -> OperatorRecord:
+    ranges = [range_of(i, parallelism, maximum) for i in range(parallelism)]
+    subtasks = tuple(SubtaskRecord(i, i, (r.start, r.end), ("s",)) for i, r in enumerate(ranges))
+    return OperatorRecord("id", "uid", "count", parallelism, maximum, True, subtasks)
+
+
+def test_keyed_state_is_read_by_intersecting_ranges() -> None:
+    assert plan_keyed(keyed(2, 13), 4) == (
+        (KeyedRead(0, 0, KeyGroupRange(0, 3)),),
+        (KeyedRead(0, 0, KeyGroupRange(4, 6)),),
+        (KeyedRead(1, 1, KeyGroupRange(7, 9)),),
+        (KeyedRead(1, 1, KeyGroupRange(10, 12)),),
+    )
+    assert plan_keyed(keyed(3, 128), 2) == (
+        (KeyedRead(0, 0, KeyGroupRange(0, 42)), KeyedRead(1, 1, KeyGroupRange(43, 63))),
+        (KeyedRead(1, 1, KeyGroupRange(64, 85)), KeyedRead(2, 2, KeyGroupRange(86, 127))),
+    )
+
+
+def test_subtasks_without_keyed_state_are_not_read() -> None:
+    record = OperatorRecord(
+        "id",
+        None,
+        "n",
+        3,
+        128,
+        True,
+        (SubtaskRecord(0), SubtaskRecord(1, 0, (43, 85)), SubtaskRecord(2, 1)),
+    )
+    assert plan_keyed(record, 1) == ((KeyedRead(1, 0, KeyGroupRange(43, 85)),),)
+
+
+@given(st.data())
+def test_every_key_group_is_read_exactly_once_by_its_owner(choice: st.DataObject) -> None:
+    maximum = choice.draw(st.integers(1, 300))
+    old, new = choice.draw(st.integers(1, maximum)), choice.draw(st.integers(1, maximum))
+    read: Counter[int] = Counter()
+    for i, reads in enumerate(plan_keyed(keyed(old, maximum), new)):
+        own = range_of(i, new, maximum)
+        for part in reads:
+            assert set(part.key_groups) <= set(own)
+            assert set(part.key_groups) <= set(range_of(part.old_subtask, old, maximum))
+            read.update(part.key_groups)
+    assert read == Counter(range(maximum))
+
+
+@pytest.mark.parametrize(
+    ("mapping", "old", "new", "expected"),
+    [
+        ("RANGE", 3, 2, [{0, 1}, {1, 2}]),
+        ("RANGE", 10, 2, [{0, 1, 2, 3, 4}, {5, 6, 7, 8, 9}]),
+        ("RANGE", 3, 4, [{0}, {0, 1}, {1, 2}, {2}]),
+        ("RANGE", 3, 7, [{0}, {0}, {0, 1}, {1}, {1, 2}, {2}, {2}]),
+        ("ROUND_ROBIN", 10, 4, [{0, 4, 8}, {1, 5, 9}, {2, 6}, {3, 7}]),
+        ("ROUND_ROBIN", 5, 2, [{0, 2, 4}, {1, 3}]),
+        ("ROUND_ROBIN", 4, 10, [{0}, {1}, {2}, {3}, *[set()] * 6]),
+        ("FIRST", 3, 2, [{0, 1, 2}, set()]),
+        ("FULL", 3, 2, [{0, 1, 2}, {0, 1, 2}]),
+    ],
+)
+def test_rows_in_flight_go_where_flink_sends_them(
+    mapping: str, old: int, new: int, expected: list[set[int]]
+) -> None:
+    found = map_subtasks(SubtaskMapping(mapping), old, new)
+    assert [set(old_subtasks) for old_subtasks in found] == expected

@@ -74,8 +74,9 @@ class CheckpointCoordinator:
 
     Not thread-safe: one thread feeds it events and carries out the returned actions in order,
     before it feeds the next event about the same checkpoint. Times are the caller's, all of one
-    clock. `newest(coordinator.completed)` is what a failed job recovers from. Checkpoints passed as `completed` at the start are subsumed like its own; a restored
-    snapshot that is not claimed must not be among them.
+    clock. `newest(coordinator.completed)` is what a failed job recovers from. Checkpoints passed
+    as `completed` at the start are subsumed like its own; a restored snapshot that is not claimed
+    must not be among them.
     """
 
     def __init__(

@@ -13,7 +13,8 @@ class DataStreamSink(OperatorHandle):
 
 
 def attach_sink(stream: Stream, kind: str, name: str, **fields: Any) -> DataStreamSink:
-    """End a stream in a sink operator."""
+    """End a stream in a sink operator, which is told the type of the records."""
+    fields["options"] = {**fields.get("options", {}), "input_type": stream.record_type}
     sink = stream.env.declare(kind, f"Sink: {name}", inputs=[list(stream.edges)], **fields)
     return DataStreamSink((sink,))
 

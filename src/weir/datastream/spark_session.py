@@ -9,7 +9,7 @@ from typing import Any
 
 from weir.common.configuration import Configuration
 from weir.datastream.job_client import JobClient
-from weir.graph.transformation import StreamGraph
+from weir.graph.transformation import StreamGraph, Transformation
 
 
 class SparkEngine:
@@ -27,3 +27,14 @@ def active_session() -> Any:
     from weir.spark.session import get_spark
 
     return get_spark()
+
+
+def declare_dataframe(source: Transformation) -> None:
+    """Give a DataFrame source the type of its columns, so that what follows knows its fields.
+
+    Raises:
+        UsageError: a column has a type that cannot become a field of a record.
+    """
+    from weir.spark.sources import declare_types
+
+    declare_types(StreamGraph("", [source], 0))

@@ -24,7 +24,11 @@ from weir.datastream.sources import (
     SequenceSource,
     TextFileSource,
 )
-from weir.datastream.spark_session import SparkEngine, active_session
+from weir.datastream.spark_session import (
+    SparkEngine,
+    active_session,
+    declare_dataframe,
+)
 from weir.datastream.stream import declared_type
 from weir.errors import UsageError
 from weir.graph.transformation import Edge
@@ -92,9 +96,15 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def from_dataframe(
         self, dataframe: Any, type_info: Any = None, name: str = "DataFrame Source"
     ) -> DataStream:
-        """Return a stream of the rows of a Spark DataFrame, streaming or static."""
+        """Return a stream of the rows of a Spark DataFrame, streaming or static.
+
+        Records are rows with the DataFrame's columns, unless another type is declared.
+        """
         declared = declared_type(type_info, "type_info")
-        return self._source(DataFrameSource(dataframe, declared), name, declared)
+        stream = self._source(DataFrameSource(dataframe, declared), name, declared)
+        if declared is None:
+            declare_dataframe(stream.edges[0].source)
+        return stream
 
     def add_source(
         self, source_func: Any, source_name: str = "Custom Source", type_info: Any = None

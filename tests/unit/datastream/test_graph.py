@@ -342,13 +342,14 @@ def test_timestamps_come_from_a_strategy(env):
 
 
 def test_printing_is_a_sink_with_its_stream(env):
-    source = env.from_collection([1])
+    source = env.from_collection([1], Types.INT())
     source.print()
     source.print_to_err("errors").name("Shouting")
     _, out, err = env.build_graph().transformations
     assert (out.kind, out.name) == ("print", "Sink: Print to Std. Out")
-    assert out.options == {"identifier": None, "stderr": False}
-    assert err.options == {"identifier": "errors", "stderr": True}
+    assert out.options == {"identifier": None, "stderr": False, "input_type": Types.INT()}
+    assert err.options["identifier"] == "errors"
+    assert err.options["stderr"] is True
     assert err.name == "Shouting"
 
 
@@ -358,7 +359,7 @@ class WriterSink:
 
 
 def test_sinks_are_told_apart_by_what_they_offer(env):
-    source = env.from_collection([1])
+    source = env.from_collection([1], Types.INT())
     function, writer = Writing(), WriterSink()
     source.add_sink(function)
     source.sink_to(writer)
@@ -369,6 +370,7 @@ def test_sinks_are_told_apart_by_what_they_offer(env):
         ("sink_v2", writer),
         ("spark_sink", print),
     ]
+    assert {s.options["input_type"] for s in sinks} == {Types.INT()}
 
 
 def test_a_sink_that_cannot_write_is_refused(env):
@@ -390,7 +392,7 @@ def test_every_source_is_a_value_with_its_type(env):
             env.from_collection([1], Types.INT()),
             env.from_sequence(1, 9),
             env.read_text_file("in.txt"),
-            env.from_dataframe(frame),
+            env.from_dataframe(frame, PAIR),
             env.add_source(function, "numbers", Types.INT()),
         )
     ]
@@ -399,7 +401,7 @@ def test_every_source_is_a_value_with_its_type(env):
         (CollectionSource([1], Types.INT()), Types.INT()),
         (SequenceSource(1, 9), Types.LONG()),
         (TextFileSource("in.txt", "UTF-8"), Types.STRING()),
-        (DataFrameSource(frame), None),
+        (DataFrameSource(frame, PAIR), PAIR),
         (FunctionSource(function, Types.INT()), Types.INT()),
     ]
     assert found[4].name == "Source: numbers"

@@ -52,6 +52,10 @@ class Stream(OperatorHandle):
         """Return the environment that the stream was created in."""
         return self.env
 
+    def get_execution_config(self) -> Any:
+        """Return the execution settings of the stream's environment."""
+        return self.get_execution_environment().get_config()
+
     def _declare(self, kind: str, name: str, **fields: Any) -> Transformation:
         return self.env.declare(kind, name, inputs=[list(self.edges)], **fields)
 

@@ -464,3 +464,10 @@ def test_the_number_source_of_the_connectors_is_a_sequence(env):
     )
     assert isinstance(operator_of(stream).function, SequenceSource)
     assert stream.get_type() == Types.LONG()
+
+
+def test_a_stream_knows_its_environment(env):
+    stream = env.from_collection([1])
+    assert stream.get_execution_environment() is env
+    assert stream.get_execution_config() is env.get_config()
+    assert stream.get_type() == Types.PICKLED_BYTE_ARRAY()

@@ -1,0 +1,36 @@
+"""`OutputTag`: the name of a side output, shared by the door and the runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weir.errors import UsageError
+
+
+class OutputTag:
+    """Names a side output; a process function yields `tag, value` to emit to it.
+
+    Two tags are equal when their ids are equal.
+    """
+
+    __slots__ = ("tag_id", "type_info")
+
+    def __init__(self, tag_id: str, type_info: Any = None) -> None:
+        """Name a side output, optionally with the type of its records."""
+        if not tag_id:
+            msg = "OutputTag tag_id cannot be None or empty string: give the side output a name"
+            raise UsageError(msg)
+        self.tag_id = tag_id
+        self.type_info = type_info
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by id."""
+        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
+
+    def __hash__(self) -> int:
+        """Hash by id."""
+        return sum(self.tag_id.encode())
+
+    def __repr__(self) -> str:
+        """Read as the constructor call."""
+        return f"OutputTag({self.tag_id!r})"

@@ -1,0 +1,1 @@
+"""The JobManager: supervision of slots, checkpoints and failover; knows no Spark."""

@@ -1,0 +1,326 @@
+"""Carries out what the checkpoint coordinator decides: metadata, notifications, deletion.
+
+Thread-safe: acknowledgements come from network threads, triggers from the epoch loop. The driver
+itself takes part in every checkpoint as subtask `DRIVER`: it acknowledges when the epoch's job has
+returned, so that a checkpoint never completes before the driver holds the epoch's results.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from weir.checkpoint.actions import (
+    Ack,
+    Action,
+    CheckpointCompleted,
+    DeleteCheckpoint,
+    DeleteFiles,
+    DiscardPending,
+    FailJob,
+    NotifyAborted,
+    NotifyComplete,
+    RejectRequest,
+    TriggerCheckpoint,
+    WriteMetadata,
+)
+from weir.checkpoint.coordinator import CheckpointCoordinator
+from weir.checkpoint.decider import CheckpointRequest, RequestKind
+from weir.checkpoint.failure import FailureReason
+from weir.checkpoint.metadata import (
+    CheckpointMetadata,
+    FileRecord,
+    OperatorRecord,
+    OperatorStateRecord,
+    SourcePositions,
+    SubtaskRecord,
+)
+from weir.checkpoint.paths import metadata_path, resolve
+from weir.checkpoint.retention import CheckpointRef, JobEnd
+from weir.checkpoint.store import write_metadata
+from weir.clock import Clock
+from weir.errors import StorageError, WeirError
+from weir.graph.plan import JobPlan
+from weir.slot.messages import Acknowledge, Decline
+from weir.storage.base import Storage
+
+log = logging.getLogger("weir.checkpoint")
+DRIVER = -1
+
+
+class Workers(Protocol):
+    """The slots, as far as checkpoints are concerned."""
+
+    def complete(self, checkpoint_id: int) -> list[tuple[str, list[bytes]]]:
+        """Let all slots commit; return what they staged for the driver."""
+
+    def aborted(self, checkpoint_id: int) -> None:
+        """Tell all slots that a checkpoint was given up."""
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """What an epoch has to carry for a checkpoint."""
+
+    checkpoint_id: int
+    timestamp_ms: int
+    directory: str
+
+
+@dataclass
+class CheckpointEvents:
+    """Who wants to know what: filled in by the supervisor."""
+
+    completed: Callable[[CheckpointRef], None] = lambda ref: None
+    failed: Callable[[str], None] = lambda message: None
+    staged: Callable[[int, list[tuple[str, list[bytes]]]], None] = lambda checkpoint, staged: None
+
+
+@dataclass
+class CheckpointStats:
+    """Counters for people who watch."""
+
+    triggered: int = 0
+    completed: int = 0
+    failed: int = 0
+    last_bytes: int = 0
+    last_duration_ms: int = 0
+    durations_ms: list[int] = field(default_factory=list)
+
+
+class CheckpointRunner:
+    """One job's checkpoints, from barrier to commit."""
+
+    def __init__(
+        self,
+        coordinator: CheckpointCoordinator,
+        storage: Storage,
+        workers: Workers,
+        plan: JobPlan,
+        clock: Clock,
+        events: CheckpointEvents,
+    ) -> None:
+        """Bind decisions to effects."""
+        self.coordinator = coordinator
+        self.stats = CheckpointStats()
+        self._storage = storage
+        self._workers = workers
+        self._plan = plan
+        self._clock = clock
+        self._events = events
+        self._lock = threading.RLock()
+        self._epochs: dict[int, tuple[int, SourcePositions, int]] = {}
+
+    def start_periodic(self) -> None:
+        """Let periodic checkpoints come."""
+        with self._lock:
+            self.coordinator.start_periodic(self._clock.monotonic_ms())
+
+    def request(self, kind: RequestKind, *, force: bool = False, token: str = "") -> None:
+        """Ask for a checkpoint outside of the schedule."""
+        with self._lock:
+            now = self._clock.monotonic_ms()
+            request = CheckpointRequest(kind, now, force=force, token=token)
+            self._perform(self.coordinator.submit(request))
+
+    def due(self) -> bool:
+        """Tell whether time alone makes a checkpoint, or its expiry, due now."""
+        with self._lock:
+            at = self.coordinator.next_event_ms()
+            waiting = bool(self.coordinator.queue) and not self.coordinator.pending
+            return waiting or (at is not None and at <= self._clock.monotonic_ms())
+
+    def next_event_ms(self) -> int | None:
+        """Return when `due` may become true by time alone, on the monotonic clock."""
+        with self._lock:
+            return self.coordinator.next_event_ms()
+
+    def begin_epoch(self, epoch: int, positions: SourcePositions) -> Barrier | None:
+        """Decide whether this epoch carries a barrier; `positions` are those after the epoch."""
+        with self._lock:
+            started: TriggerCheckpoint | None = None
+            for action in self.coordinator.poll(self._clock.monotonic_ms()):
+                if isinstance(action, TriggerCheckpoint):
+                    started = action
+                else:
+                    self._perform([action])
+            if started is None:
+                return None
+            number = started.ref.checkpoint_id
+            subtasks = {DRIVER, *range(self._plan.slots)}
+            self.coordinator.on_trigger(number, subtasks, self._clock.monotonic_ms())
+            timestamp = self._clock.now_ms()
+            self._epochs[number] = (epoch, positions, timestamp)
+            self.stats.triggered += 1
+            return Barrier(number, timestamp, started.ref.directory)
+
+    def epoch_done(self, barrier: Barrier | None) -> None:
+        """The driver holds the results of the barrier's epoch."""
+        if barrier is None:
+            return
+        with self._lock:
+            attempt = self.coordinator.attempt
+            ack = Ack(barrier.checkpoint_id, DRIVER, attempt)
+            self._perform(self.coordinator.on_ack(ack))
+
+    def acknowledge(self, message: Acknowledge) -> None:
+        """Take a slot's acknowledgement."""
+        with self._lock:
+            pending = self.coordinator.pending.get(message.checkpoint_id)
+            files: tuple[str, ...] = ()
+            if message.file is not None and pending is not None:
+                files = (resolve(pending.ref.directory, message.file.path),)
+            ack = Ack(message.checkpoint_id, message.subtask, message.attempt, files, message)
+            self._perform(self.coordinator.on_ack(ack))
+
+    def decline(self, message: Decline) -> None:
+        """Take a slot's refusal."""
+        log.warning("checkpoint %s declined: %s", message.checkpoint_id, message.reason)
+        with self._lock:
+            reason = FailureReason.CHECKPOINT_ASYNC_EXCEPTION
+            self._perform(
+                self.coordinator.on_decline(
+                    message.checkpoint_id, message.attempt, reason, message.reason
+                )
+            )
+
+    def failover(self, attempt: int) -> None:
+        """Forget everything pending; older attempts are fenced from here on."""
+        with self._lock:
+            self._perform(self.coordinator.on_failover(attempt))
+            self._epochs.clear()
+
+    def end(self, end: JobEnd) -> None:
+        """Apply the retention policy at the end of the job."""
+        with self._lock:
+            self._perform(self.coordinator.on_job_end(end))
+
+    def is_completed(self, checkpoint_id: int) -> bool:
+        """Tell whether a checkpoint completed and its commits were carried out."""
+        with self._lock:
+            pending = checkpoint_id in self.coordinator.pending
+            done = any(ref.checkpoint_id == checkpoint_id for ref in self.coordinator.completed)
+            return done and not pending
+
+    def _perform(self, actions: list[Action]) -> None:
+        for action in actions:
+            self._perform_one(action)
+
+    def _perform_one(self, action: Action) -> None:
+        if isinstance(action, WriteMetadata):
+            self._write_metadata(action)
+        elif isinstance(action, NotifyComplete):
+            self._complete(action.checkpoint_id)
+        elif isinstance(action, CheckpointCompleted):
+            self._events.completed(action.ref)
+        elif isinstance(action, NotifyAborted):
+            self.stats.failed += 1
+            log.info("checkpoint %s aborted: %s", action.checkpoint_id, action.reason.value)
+            self._workers.aborted(action.checkpoint_id)
+        elif isinstance(action, DiscardPending):
+            self._epochs.pop(action.ref.checkpoint_id, None)
+            self._delete_tree(action.ref.directory)
+        elif isinstance(action, DeleteCheckpoint):
+            self._delete_checkpoint(action.ref)
+        elif isinstance(action, DeleteFiles):
+            for path in action.files:
+                self._quietly(lambda path=path: self._storage.delete(path))
+        elif isinstance(action, FailJob):
+            self._events.failed(action.message)
+        elif isinstance(action, RejectRequest):
+            log.debug("checkpoint request rejected: %s", action.reason.value)
+
+    def _write_metadata(self, action: WriteMetadata) -> None:
+        number = action.ref.checkpoint_id
+        try:
+            metadata = self._metadata(action)
+            write_metadata(self._storage, action.ref.directory, metadata)
+        except WeirError as error:
+            self._perform(self.coordinator.on_metadata_failed(number, str(error)))
+            return
+        duration = self._clock.monotonic_ms() - action.started_ms
+        self.stats.completed += 1
+        self.stats.last_bytes = sum(f.size for f in metadata.files)
+        self.stats.last_duration_ms = duration
+        self.stats.durations_ms.append(duration)
+        self._epochs.pop(number, None)
+        done = self.coordinator.on_metadata_written(number, self._clock.monotonic_ms())
+        self._perform(done)
+
+    def _metadata(self, action: WriteMetadata) -> CheckpointMetadata:
+        epoch, positions, timestamp = self._epochs[action.ref.checkpoint_id]
+        files: list[FileRecord] = []
+        parts: dict[str, list[SubtaskRecord]] = {}
+        for subtask, ack in sorted(action.acks.items()):
+            message: Any = ack.payload
+            if message is None or message.file is None:
+                continue
+            index = len(files)
+            files.append(
+                FileRecord(message.file.path, message.file.size, message.file.crc32, subtask)
+            )
+            for part in message.operators:
+                parts.setdefault(part.operator, []).append(
+                    SubtaskRecord(
+                        index=subtask,
+                        file=index,
+                        keyed_range=part.keyed_range,
+                        keyed_states=tuple(part.keyed_states),
+                        operator_states={
+                            name: OperatorStateRecord(mode, count)
+                            for name, (mode, count) in part.operator_states.items()
+                        },
+                    )
+                )
+        operators = tuple(
+            OperatorRecord(
+                id=op.id,
+                uid=op.uid,
+                name=op.name,
+                parallelism=op.parallelism,
+                max_parallelism=op.max_parallelism,
+                has_state=any(p.keyed_states or p.operator_states for p in parts.get(op.id, [])),
+                subtasks=tuple(parts.get(op.id, [])),
+            )
+            for op in self._plan.operators
+            if op.level > 0
+        )
+        return CheckpointMetadata(
+            checkpoint_id=action.ref.checkpoint_id,
+            job_id=self.coordinator.job_id,
+            job_name=self._plan.job_name,
+            timestamp_ms=timestamp,
+            kind=action.ref.kind,
+            epoch=epoch,
+            sources=positions,
+            operators=operators,
+            files=tuple(files),
+        )
+
+    def _complete(self, checkpoint_id: int) -> None:
+        try:
+            staged = self._workers.complete(checkpoint_id)
+        except WeirError as error:
+            # The checkpoint stands; its commits are repeated by whoever restores it.
+            self._events.failed(f"committing checkpoint {checkpoint_id} failed: {error}")
+            return
+        self._events.staged(checkpoint_id, staged)
+
+    def _delete_checkpoint(self, ref: CheckpointRef) -> None:
+        # Metadata first: a half-deleted checkpoint must never be taken for a valid one.
+        self._quietly(lambda: self._storage.delete(metadata_path(ref.directory)))
+        self._delete_tree(ref.directory)
+        self.coordinator.on_cleaned(ref.checkpoint_id)
+
+    def _delete_tree(self, directory: str) -> None:
+        self._quietly(lambda: self._storage.delete_tree(directory))
+
+    @staticmethod
+    def _quietly(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except StorageError as error:
+            log.warning("clean-up failed: %s", error)

@@ -1,0 +1,49 @@
+"""From what slots and Spark report to the error that the user sees."""
+
+from __future__ import annotations
+
+from weir import errors
+from weir.errors import (
+    CorruptStateError,
+    IncompatibleStateError,
+    JobExecutionError,
+    UsageError,
+    UserFunctionError,
+    WeirError,
+)
+from weir.slot.messages import SlotFailure
+
+_RAISED_AS_IS: dict[str, type[WeirError]] = {
+    name: getattr(errors, name)
+    for name in ("UsageError", "IncompatibleStateError", "CorruptStateError", "StorageError")
+}
+
+
+def from_failure(failure: SlotFailure, log_file: str) -> WeirError:
+    """Return the error that a slot's failure stands for."""
+    if failure.kind == "UserFunctionError":
+        return UserFunctionError(failure.operator, failure.record, failure.message)
+    known = _RAISED_AS_IS.get(failure.kind)
+    if known is not None:
+        return known(failure.message)
+    where = f" (log: {log_file})" if log_file else ""
+    if failure.kind == "SlotLost":
+        return JobExecutionError(f"slot {failure.subtask} was lost: {failure.message}{where}")
+    return JobExecutionError(f"slot {failure.subtask} failed{where}:\n{failure.message}")
+
+
+def to_error(error: BaseException) -> WeirError:
+    """Return a foreign exception as one of ours, with the readable part of its text."""
+    if isinstance(error, WeirError):
+        return error
+    text = str(error)
+    for marker in ("\n\tat ", "\nJVM stacktrace", "\n\nDriver stacktrace", "\nTraceback"):
+        text = text.split(marker, maxsplit=1)[0]
+    wrapped = JobExecutionError(f"{type(error).__name__}: {text.strip()[:2000]}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def is_recoverable(error: BaseException) -> bool:
+    """Tell whether starting again may help: never after a mistake in the program or its state."""
+    return not isinstance(error, (UsageError, IncompatibleStateError, CorruptStateError))

@@ -1,0 +1,317 @@
+"""The JobMaster: everything about a job that does not depend on Spark.
+
+Owns the gateway, the slots of the current attempt, the checkpoints and the restart strategy. Callers
+come from several threads; the parts it is made of are thread-safe each for itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from weir.checkpoint.coordinator import CheckpointCoordinator
+from weir.checkpoint.metadata import SourceLayout, SourcePositions
+from weir.checkpoint.restart import RestartAfter
+from weir.checkpoint.retention import CheckpointRef, JobEnd
+from weir.clock import Clock
+from weir.errors import JobExecutionError, WeirError
+from weir.graph.plan import JobPlan
+from weir.ids import JobId
+from weir.jobmanager.checkpoints import CheckpointEvents, CheckpointRunner
+from weir.jobmanager.failures import from_failure
+from weir.jobmanager.gateway import Callbacks, Gateway, SlotCalls
+from weir.jobmanager.recovery import (
+    RestorePoint,
+    adopt_max_parallelism,
+    assignments,
+    load_restore_point,
+    newest_valid,
+)
+from weir.jobmanager.registry import SlotRegistry
+from weir.jobmanager.settings import JobSettings
+from weir.slot.messages import Acknowledge, Assignment, Decline, OperatorRestore, SlotFailure
+from weir.storage.uri import open_storage
+
+log = logging.getLogger("weir.jobmanager")
+SPOOL = "@spool"
+
+
+class JobDirectories(Protocol):
+    """Where the job keeps things."""
+
+    job_dir: Path
+    log_dir: Path
+    socket_dir: Path
+
+    @property
+    def storage_uri(self) -> str:
+        """Return the URI of the checkpoint storage."""
+
+    @property
+    def spool(self) -> Path:
+        """Return where Python data is spooled."""
+
+    def remove_job_dir(self) -> None:
+        """Delete what a job that ended well leaves."""
+
+    def remove_sockets(self) -> None:
+        """Delete the socket directory."""
+
+
+class JobMaster(Callbacks):
+    """Supervises one job."""
+
+    def __init__(
+        self,
+        job_id: JobId,
+        plan: JobPlan,
+        settings: JobSettings,
+        directories: JobDirectories,
+        clock: Clock,
+    ) -> None:
+        """Load what is to be restored; nothing runs yet.
+
+        Raises:
+            UsageError, CorruptStateError, IncompatibleStateError: the restore cannot work.
+        """
+        self.job_id = job_id
+        self.plan = plan
+        self.settings = settings
+        self.directories = directories
+        self.clock = clock
+        self.token = secrets.token_bytes(32)
+        self.registry = SlotRegistry(clock)
+        self.calls = SlotCalls(self.registry, self.token)
+        self.on_completed: Callable[[CheckpointRef, int], None] = lambda ref, epoch: None
+        self.on_staged: Callable[[int, list[tuple[str, list[bytes]]]], None] = lambda n, s: None
+        self.initial: RestorePoint | None = None
+        if settings.recovery_path:
+            self.initial = load_restore_point(settings.recovery_path)
+            adopt_max_parallelism(plan, self.initial, settings.allow_non_restored)
+        self.storage = open_storage(directories.storage_uri)
+        first = self.initial.metadata.checkpoint_id + 1 if self.initial else 1
+        coordinator = CheckpointCoordinator(settings.checkpoint, job_id, next_checkpoint_id=first)
+        events = CheckpointEvents(self._completed, self.fail, self._staged)
+        self.checkpoints = CheckpointRunner(
+            coordinator, self.storage, self.calls, plan, clock, events
+        )
+        self.reports: dict[tuple[int, int], dict[str, Any]] = {}
+        self._epochs: dict[int, int] = {}
+        self._failures_ms: list[int] = []
+        self._failed = threading.Event()
+        self._message: str | None = None
+        self._restore: RestorePoint | None = self.initial
+        self._slots_restore: list[list[OperatorRestore]] = []
+        self._plan_bytes = b""
+        self._pids: set[int] = set()
+
+    def open(self, *, local: bool, uids: list[str]) -> None:
+        """Start the gateway and name the sources."""
+        self.layout = tuple(SourceLayout(uid, i) for i, uid in enumerate(uids))
+        self.directories.socket_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.local = local
+        self.host = "localhost" if local else driver_host()
+        if local:
+            self.location = f"grpc+unix://{self.directories.socket_dir}/jm"
+        else:
+            self.location = f"grpc://{self.host}:0"
+        self.gateway = Gateway(self.location, self.token, self.registry, self)
+        if not local:
+            self.location = f"grpc://{self.host}:{self.gateway.port}"
+
+    def spool(self) -> Path:
+        """Return the spool: that of the restored job, because positions name its files."""
+        if self.initial is not None:
+            kept = self.initial.metadata.sources.source_logs.get(SPOOL)
+            if kept and Path(kept).is_dir():
+                return Path(kept)
+        return self.directories.spool
+
+    def begin_attempt(self, attempt: int, plan_bytes: bytes) -> RestorePoint | None:
+        """Fence the attempt before, choose the checkpoint to start from, return it."""
+        old = self.registry.begin_attempt(attempt)
+        self.calls.leave(old, "a newer execution attempt begins")
+        self.checkpoints.failover(attempt)
+        self._plan_bytes = plan_bytes
+        self._restore = self._choose()
+        self._slots_restore = []
+        if self._restore is not None:
+            allow = self.settings.allow_non_restored
+            self._slots_restore = assignments(self.plan, self._restore, allow)
+        self.reports.clear()
+        self._message = None
+        self._failed.clear()
+        self.checkpoints.start_periodic()
+        return self._restore
+
+    def _choose(self) -> RestorePoint | None:
+        refs = self.checkpoints.coordinator.completed
+        point, problems = newest_valid(self.storage, self.directories.storage_uri, refs)
+        for problem in problems:
+            log.warning("%s", problem)
+        if point is not None:
+            if problems:
+                log.warning("falling back to checkpoint %s", point.metadata.checkpoint_id)
+            return point
+        if refs:
+            msg = f"no retained checkpoint can be used: {'; '.join(problems)}"
+            raise JobExecutionError(msg)
+        return self.initial
+
+    def lineage(self) -> list[str]:
+        """Return the ids of ended jobs that this job's state descends from."""
+        if self.initial is None or self.initial.metadata.job_id == self.job_id:
+            return []
+        return [self.initial.metadata.job_id]
+
+    def assignment(self, subtask: int) -> Assignment:
+        """Return the work of a slot."""
+        restore = self._restore
+        return Assignment(
+            job_id=self.job_id,
+            job_name=self.plan.job_name,
+            plan=self._plan_bytes,
+            storage_uri=self.directories.storage_uri,
+            job_dir=str(self.directories.job_dir),
+            state_backend=self.settings.state_backend,
+            lineage=self.lineage(),
+            heartbeat_ms=self.settings.heartbeat_ms,
+            lease_ms=self.settings.lease_ms,
+            checkpoint_id=None if restore is None else restore.metadata.checkpoint_id,
+            restore_uri="" if restore is None else restore.storage_uri,
+            restore=self._slots_restore[subtask] if self._slots_restore else [],
+            job_parameters=self.settings.job_parameters,
+        )
+
+    def acknowledge(self, message: Acknowledge) -> None:
+        """Take a slot's acknowledgement."""
+        self.checkpoints.acknowledge(message)
+
+    def decline(self, message: Decline) -> None:
+        """Take a slot's refusal."""
+        self.checkpoints.decline(message)
+
+    def failed(self, message: SlotFailure) -> None:
+        """Take a slot's failure: the attempt is over."""
+        self._failed.set()
+
+    def staged(self, staged: list[tuple[str, list[bytes]]]) -> None:
+        """Commit what a restored slot hands over, under the id of the restored checkpoint."""
+        if self._restore is not None:
+            self.on_staged(self._restore.metadata.checkpoint_id, staged)
+
+    def fail(self, message: str) -> None:
+        """End the attempt with a message."""
+        if self._message is None:
+            self._message = message
+        self._failed.set()
+
+    @property
+    def attempt_failed(self) -> bool:
+        """Tell whether the current attempt is known to have failed."""
+        silent = self.registry.silent(self.settings.lease_ms)
+        if silent and not self._failed.is_set():
+            self.fail(f"slot {silent[0].subtask} has not been heard of (log: {silent[0].log_file})")
+        return self._failed.is_set()
+
+    def failure(self) -> WeirError | None:
+        """Return why the attempt failed, when slots or checkpoints know."""
+        failure = self.registry.failure
+        if failure is not None:
+            logs = {s.subtask: s.log_file for s in self.registry.all()}
+            return from_failure(failure, logs.get(failure.subtask, ""))
+        if self._message is not None:
+            return JobExecutionError(self._message)
+        return None
+
+    def restart_delay(self, error: BaseException) -> int | None:
+        """Ask the restart strategy; None means that the job fails for good."""
+        self._failures_ms.append(self.clock.monotonic_ms())
+        chance = int.from_bytes(os.urandom(4), "little") / 0xFFFFFFFF
+        decision = self.settings.restart.next_delay(self._failures_ms, chance)
+        return decision.delay_ms if isinstance(decision, RestartAfter) else None
+
+    def note_epoch(self, epoch: int, checkpoint_id: int | None) -> None:
+        """Remember which epoch a checkpoint closes."""
+        if checkpoint_id is not None:
+            self._epochs[checkpoint_id] = epoch
+
+    def take_reports(self, reports: list[dict[str, Any]]) -> None:
+        """Keep the newest report of every subtask."""
+        for report in reports:
+            self.reports[(report["level"], report["subtask"])] = report
+
+    def next_timer_ms(self) -> int | None:
+        """Return when the next processing-time timer of any slot is due."""
+        timers = [r["next_timer"] for r in self.reports.values() if r["next_timer"] is not None]
+        return min(timers, default=None)
+
+    def with_spool(self, positions: SourcePositions) -> SourcePositions:
+        """Add where the spooled sources lie, for a job that resumes from these positions."""
+        logs = {**positions.source_logs, SPOOL: str(self.spool())}
+        return SourcePositions(
+            positions.batch_id,
+            positions.offset_lines,
+            positions.commit_lines,
+            logs,
+            positions.layout,
+        )
+
+    def _completed(self, ref: CheckpointRef) -> None:
+        epoch = self._epochs.pop(ref.checkpoint_id, 0)
+        self.on_completed(ref, epoch)
+
+    def _staged(self, checkpoint_id: int, staged: list[tuple[str, list[bytes]]]) -> None:
+        try:
+            self.on_staged(checkpoint_id, staged)
+        except Exception as error:
+            self.fail(f"committing checkpoint {checkpoint_id} on the driver failed: {error}")
+
+    def end_slots(self, reason: str) -> None:
+        """Let all slots leave and see them gone; those that linger on this host are killed."""
+        slots = self.registry.close()
+        self.calls.leave(slots, reason)
+        if self.host in ("localhost", driver_host()):
+            for slot in slots:
+                if slot.pid is not None and slot.host == self.host:
+                    _await_end(slot.pid, self.clock)
+
+    def close(self, end: JobEnd) -> None:
+        """End the job: slots leave, checkpoints are kept or deleted as retention says."""
+        self.end_slots("the job ended")
+        self.checkpoints.end(end)
+        self.gateway.shutdown()
+        self.directories.remove_sockets()
+        if end is not JobEnd.SUSPENDED:
+            self.directories.remove_job_dir()
+
+
+def driver_host() -> str:
+    """Return an address of this host that others reach."""
+    return os.environ.get("SPARK_LOCAL_IP") or socket.gethostbyname(socket.gethostname())
+
+
+def _await_end(pid: int, clock: Clock) -> None:
+    """Wait for one of our slots to end; kill it when it does not."""
+    waiter = threading.Event()
+    deadline = clock.monotonic_ms() + 5000
+    while _is_slot(pid) and clock.monotonic_ms() < deadline:
+        waiter.wait(0.02)
+    if _is_slot(pid):
+        log.warning("slot process %s did not leave and is killed", pid)
+        os.kill(pid, signal.SIGKILL)
+
+
+def _is_slot(pid: int) -> bool:
+    """Tell whether a pid is alive and still one of our slots, not a process that reused it."""
+    try:
+        return b"weir.slot.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

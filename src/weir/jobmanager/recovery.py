@@ -1,0 +1,131 @@
+"""Choosing the checkpoint to start from, and dealing its state out to the slots."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weir.checkpoint.metadata import CheckpointMetadata
+from weir.checkpoint.paths import resolve, split_location
+from weir.checkpoint.restore import OperatorRestore as PlannedRestore
+from weir.checkpoint.restore import ProgramOperator, plan_restore
+from weir.checkpoint.retention import CheckpointRef
+from weir.checkpoint.store import load_checkpoint, verify_files
+from weir.errors import CorruptStateError, UsageError
+from weir.graph.plan import JobPlan
+from weir.keygroup import KeyGroupRange
+from weir.slot.messages import OperatorRestore, SourceFile
+from weir.storage.base import Storage
+from weir.storage.uri import open_storage
+
+log = logging.getLogger("weir.recovery")
+
+
+@dataclass(frozen=True)
+class RestorePoint:
+    """A checkpoint whose files were found whole."""
+
+    storage_uri: str
+    directory: str
+    metadata: CheckpointMetadata
+
+
+def load_restore_point(location: str) -> RestorePoint:
+    """Load and verify what the user asked to restore.
+
+    Raises:
+        UsageError: there is no checkpoint at that place.
+        CorruptStateError: it is damaged; the message names the files.
+    """
+    uri, directory = split_location(location)
+    storage = open_storage(uri)
+    metadata = load_checkpoint(storage, directory)
+    problems = verify_files(storage, directory, metadata)
+    if problems:
+        raise CorruptStateError("; ".join(problems))
+    return RestorePoint(uri, directory, metadata)
+
+
+def newest_valid(
+    storage: Storage, uri: str, refs: Sequence[CheckpointRef]
+) -> tuple[RestorePoint | None, list[str]]:
+    """Return the newest checkpoint that is whole, and what was wrong with newer ones."""
+    problems: list[str] = []
+    for ref in sorted(refs, key=lambda r: r.checkpoint_id, reverse=True):
+        try:
+            metadata = load_checkpoint(storage, ref.directory)
+            found = verify_files(storage, ref.directory, metadata)
+        except (CorruptStateError, UsageError) as error:
+            found = [str(error)]
+        if not found:
+            return RestorePoint(uri, ref.directory, metadata), problems
+        problems.append(f"checkpoint {ref.checkpoint_id} cannot be used: {'; '.join(found)}")
+    return None, problems
+
+
+def adopt_max_parallelism(plan: JobPlan, point: RestorePoint, allow_non_restored: bool) -> None:
+    """Give operators the max parallelism of their state; refuse what does not fit."""
+    for op in plan.operators:
+        planned = _planned(plan, point, allow_non_restored).get(op.id)
+        if planned is not None and op.max_parallelism != planned.max_parallelism:
+            op.max_parallelism = planned.max_parallelism
+            for edge in plan.inputs_of(op.index):
+                edge.max_parallelism = planned.max_parallelism
+
+
+def assignments(
+    plan: JobPlan, point: RestorePoint, allow_non_restored: bool
+) -> list[list[OperatorRestore]]:
+    """Return for every slot what each of its operators reads."""
+    planned = _planned(plan, point, allow_non_restored)
+    slots: list[list[OperatorRestore]] = [[] for _ in range(plan.slots)]
+    for op in plan.operators:
+        restore = planned.get(op.id)
+        if restore is None or restore.record is None:
+            continue
+        for subtask in range(op.parallelism):
+            slots[subtask].append(_assignment(op.id, point, restore, subtask))
+    return slots
+
+
+def _planned(
+    plan: JobPlan, point: RestorePoint, allow_non_restored: bool
+) -> dict[str, PlannedRestore]:
+    program = [
+        ProgramOperator(
+            op.id,
+            op.name,
+            op.parallelism,
+            op.max_parallelism if op.max_parallelism_explicit else None,
+            op.uid,
+        )
+        for op in plan.operators
+        if op.level > 0
+    ]
+    return plan_restore(point.metadata, program, allow_non_restored=allow_non_restored)
+
+
+def _assignment(
+    operator: str, point: RestorePoint, restore: PlannedRestore, subtask: int
+) -> OperatorRestore:
+    reads = restore.subtasks[subtask]
+    keyed = [_file(point, read.file, read.key_groups) for read in reads.keyed]
+    by_old: dict[int, dict[str, list[int]]] = {}
+    for name, parts in (reads.operator_states or {}).items():
+        for part in parts:
+            positions = by_old.setdefault(part.old_subtask, {}).setdefault(name, [])
+            positions.extend(range(part.start, part.stop))
+    files = {s.index: s.file for s in restore.record.subtasks} if restore.record else {}
+    elements: list[tuple[SourceFile, dict[str, list[int]]]] = []
+    for old, wanted in sorted(by_old.items()):
+        file = files[old]
+        if file is not None:
+            elements.append((_file(point, file, KeyGroupRange(0, -1)), wanted))
+    return OperatorRestore(operator, keyed, elements)
+
+
+def _file(point: RestorePoint, index: int, groups: KeyGroupRange) -> SourceFile:
+    record = point.metadata.files[index]
+    path = resolve(point.directory, record.path)
+    return SourceFile(path, record.size, groups.start, groups.end)

@@ -1,0 +1,1 @@
+"""Operators, subtasks, timers, watermarks: knows no engine and no network."""

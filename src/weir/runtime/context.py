@@ -1,0 +1,243 @@
+"""What user functions see of the runtime: task facts, state, timers.
+
+One context object is reused for all records of an operator; it is valid only during the call, as
+in Flink.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weir.backend.base import KeyedBackend
+from weir.errors import UsageError
+from weir.graph.plan import OperatorNode
+from weir.runtime.operator import TaskFacts
+from weir.state.operator_state import OperatorStateStore
+from weir.state.timers import TimerQueue
+
+
+class MetricGroup:
+    """Counters, gauges and distributions of one operator, kept in memory and reported upwards."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.counters: dict[str, Counter] = {}
+        self.gauges: dict[str, Any] = {}
+        self._groups: dict[str, MetricGroup] = {}
+
+    def counter(self, name: str) -> Counter:
+        """Return the counter of that name."""
+        return self.counters.setdefault(name, Counter())
+
+    def gauge(self, name: str, function: Any) -> None:
+        """Register a function whose result is the metric."""
+        self.gauges[name] = function
+
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Counter:
+        """Return a meter; events are counted, rates are derived by whoever reads them."""
+        return self.counter(name)
+
+    def distribution(self, name: str) -> Counter:
+        """Return a distribution; the last value is kept."""
+        return self.counter(name)
+
+    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
+        """Return a named sub-group."""
+        return self._groups.setdefault(name if extra is None else f"{name}.{extra}", MetricGroup())
+
+
+class Counter:
+    """A number that functions move."""
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.count = 0
+
+    def inc(self, n: int = 1) -> None:
+        """Add."""
+        self.count += n
+
+    def dec(self, n: int = 1) -> None:
+        """Subtract."""
+        self.count -= n
+
+    def mark_event(self, value: int = 1) -> None:
+        """Count events (meters)."""
+        self.count += value
+
+    def update(self, value: int) -> None:
+        """Take the latest value (distributions)."""
+        self.count = value
+
+    def get_count(self) -> int:
+        """Return the number."""
+        return self.count
+
+
+class RuntimeContext:
+    """Task facts and state access of one operator."""
+
+    def __init__(
+        self, node: OperatorNode, facts: TaskFacts, backend: KeyedBackend | None
+    ) -> None:
+        """Bind to one operator of one subtask."""
+        self._node = node
+        self._facts = facts
+        self._backend = backend
+        self._metrics = MetricGroup()
+
+    def get_task_name(self) -> str:
+        """Return the operator's name."""
+        return self._node.name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Return the operator's parallelism."""
+        return self._node.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Return the operator's max parallelism."""
+        return self._node.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        """Return this subtask's index, from 0."""
+        return self._facts.subtask
+
+    def get_attempt_number(self) -> int:
+        """Return the execution attempt, from 0."""
+        return self._facts.attempt
+
+    def get_task_name_with_subtasks(self) -> str:
+        """Return the name with subtask and parallelism, counted from 1."""
+        return f"{self._node.name} ({self._facts.subtask + 1}/{self._node.parallelism})"
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """Return a global job parameter."""
+        return self._facts.job_parameters.get(key, default_value)
+
+    def get_metrics_group(self) -> MetricGroup:
+        """Return the operator's metrics."""
+        return self._metrics
+
+    get_metric_group = get_metrics_group
+
+    def get_state(self, state_descriptor: Any) -> Any:
+        """Return a ValueState."""
+        return self._keyed(state_descriptor)
+
+    def get_list_state(self, state_descriptor: Any) -> Any:
+        """Return a ListState."""
+        return self._keyed(state_descriptor)
+
+    def get_map_state(self, state_descriptor: Any) -> Any:
+        """Return a MapState."""
+        return self._keyed(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: Any) -> Any:
+        """Return a ReducingState."""
+        return self._keyed(state_descriptor)
+
+    def get_aggregating_state(self, state_descriptor: Any) -> Any:
+        """Return an AggregatingState."""
+        return self._keyed(state_descriptor)
+
+    def _keyed(self, descriptor: Any) -> Any:
+        if self._backend is None:
+            kind = type(descriptor).__name__.removesuffix("Descriptor")
+            msg = (
+                f"Keyed state '{descriptor.get_name()}' with type {kind} can only be used on a "
+                f"'keyed stream', i.e., after a 'key_by()' operation; operator "
+                f"'{self._node.name}' has no keys"
+            )
+            raise UsageError(msg)
+        return self._backend.state(descriptor)
+
+
+class KeyedStateStore(RuntimeContext):
+    """The keyed state access of an initialization context."""
+
+
+class InitializationContext:
+    """Given to `initialize_state`: is this a restore, and where is state kept."""
+
+    def __init__(
+        self, restored: int | None, operator_store: OperatorStateStore, keyed: KeyedStateStore
+    ) -> None:
+        """Bind the stores."""
+        self._restored = restored
+        self._operator_store = operator_store
+        self._keyed = keyed
+
+    def is_restored(self) -> bool:
+        """Tell whether state was restored from a checkpoint or savepoint."""
+        return self._restored is not None
+
+    def get_restored_checkpoint_id(self) -> int | None:
+        """Return the id of the restored checkpoint."""
+        return self._restored
+
+    def get_operator_state_store(self) -> OperatorStateStore:
+        """Return the store of operator state."""
+        return self._operator_store
+
+    def get_keyed_state_store(self) -> KeyedStateStore:
+        """Return the store of keyed state; it raises on a stream without keys."""
+        return self._keyed
+
+
+class SnapshotContext:
+    """Given to `snapshot_state`."""
+
+    def __init__(self, checkpoint_id: int, timestamp_ms: int) -> None:
+        """Hold id and trigger time."""
+        self._checkpoint_id = checkpoint_id
+        self._timestamp_ms = timestamp_ms
+
+    def get_checkpoint_id(self) -> int:
+        """Return the checkpoint's id."""
+        return self._checkpoint_id
+
+    def get_checkpoint_timestamp(self) -> int:
+        """Return when the checkpoint was triggered."""
+        return self._timestamp_ms
+
+
+class TimerService:
+    """Timers and the two clocks, for the key of the current record."""
+
+    def __init__(self, operator: Any, event: TimerQueue, processing: TimerQueue) -> None:
+        """Bind to an operator's queues."""
+        self._operator = operator
+        self._event = event
+        self._processing = processing
+
+    def current_processing_time(self) -> int:
+        """Return the wall clock in milliseconds."""
+        return int(self._operator.facts.clock.now_ms())
+
+    def current_watermark(self) -> int:
+        """Return the event time that this operator has reached."""
+        return int(self._operator.watermark)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Call `on_timer` for the current key when the wall clock reaches `timestamp`."""
+        self._add(self._processing, timestamp)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Call `on_timer` for the current key when the watermark reaches `timestamp`."""
+        self._add(self._event, timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Forget a processing-time timer of the current key."""
+        self._remove(self._processing, timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Forget an event-time timer of the current key."""
+        self._remove(self._event, timestamp)
+
+    def _add(self, queue: TimerQueue, timestamp: int) -> None:
+        current = self._operator.current_key()
+        queue.register(int(timestamp), current.key, current.group, current.namespace)
+
+    def _remove(self, queue: TimerQueue, timestamp: int) -> None:
+        current = self._operator.current_key()
+        queue.delete(int(timestamp), current.key, current.group, current.namespace)

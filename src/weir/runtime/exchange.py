@@ -1,0 +1,274 @@
+"""The sending side of an edge: who gets which record, packed into frames.
+
+One `EdgeWriter` per edge and sender. Routing depends only on the records and the sender, never on
+chance: sending the same input again gives the same frames, which is what makes a repeated Spark
+task harmless.
+"""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from weir.codec.arrow import arrow_schema_for, rows_to_batch
+from weir.errors import UsageError, UserFunctionError, WeirError
+from weir.graph.plan import EdgeNode
+from weir.graph.transformation import Partitioning
+from weir.keygroup import key_group, key_groups_of_int64, stable_hash
+from weir.runtime.frame import (
+    GROUPS,
+    TIMESTAMPS,
+    Chunk,
+    ColumnChunk,
+    Frame,
+    field_positions,
+    origin,
+    pack_chunk,
+    pack_columns,
+)
+
+_CACHE_MAX = 1 << 18
+_JAVA_INT = pa.types.is_signed_integer
+
+
+def shorten(record: Any, limit: int = 200) -> str:
+    """Show a record in an error message."""
+    text = repr(record)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+class EdgeWriter:
+    """Packs the records of one edge into frames for the subtasks of its target."""
+
+    def __init__(self, edge: EdgeNode, sender: int, operator_name: str) -> None:
+        """Prepare for one sender (a subtask, or a partition of the source side)."""
+        self.edge = edge
+        self.sender = sender
+        self._operator_name = operator_name
+        self._targets = edge.parallelism
+        self._sequence = 0
+        self._next = sender % edge.parallelism
+        self._cache: dict[Any, int] = {}
+        self._columnar = edge.type is not None and arrow_schema_for(edge.type) is not None
+        if self._columnar and edge.key is not None and edge.key.fields is None:
+            self._columnar = False  # keys that are not fields travel beside the records
+        self._owner = np.arange(edge.max_parallelism) * edge.parallelism // edge.max_parallelism
+        self.records = 0
+        self.frames: list[Frame] = []
+
+    def restart(self) -> None:
+        """Begin a new epoch: numbering and round-robin start again, so a replay is identical."""
+        self._sequence = 0
+        self._next = self.sender % self._targets
+        self.records = 0
+        self.frames = []
+
+    def take_frames(self) -> list[Frame]:
+        """Hand over what was packed so far."""
+        frames, self.frames = self.frames, []
+        return frames
+
+    def write(self, chunk: Chunk) -> None:
+        """Route and pack Python records."""
+        if not chunk.values:
+            return
+        self.records += len(chunk.values)
+        mode = self.edge.partitioning
+        if mode is Partitioning.HASH:
+            self._write_keyed(chunk)
+        elif mode is Partitioning.BROADCAST:
+            payload = self._pack(chunk)
+            for target in range(self._targets):
+                self._send(target, payload)
+        elif mode is Partitioning.GLOBAL:
+            self._send(0, self._pack(chunk))
+        elif mode in (Partitioning.FORWARD, Partitioning.RESCALE):
+            self._send(self._forward_target(), self._pack(chunk))
+        else:
+            self._write_spread(chunk, self._spread(chunk))
+
+    def write_columns(self, chunk: ColumnChunk) -> bool:
+        """Route records that are still columns; False when this edge needs Python records."""
+        edge = self.edge
+        if not self._columnar or edge.partitioning in (Partitioning.CUSTOM, Partitioning.SHUFFLE):
+            return False
+        batch = chunk.batch
+        if batch.num_rows == 0:
+            return True
+        self.records += batch.num_rows
+        if chunk.timestamps is not None:
+            batch = batch.append_column(TIMESTAMPS, chunk.timestamps)
+        if edge.partitioning is Partitioning.HASH:
+            self._send_keyed_columns(batch)
+        elif edge.partitioning is Partitioning.BROADCAST:
+            payload = pack_columns(batch)
+            for target in range(self._targets):
+                self._send(target, payload)
+        elif edge.partitioning is Partitioning.GLOBAL:
+            self._send(0, pack_columns(batch))
+        else:
+            self._send(self._forward_target(), pack_columns(batch))
+        return True
+
+    def _forward_target(self) -> int:
+        if self.edge.source_level > 0 and self.edge.partitioning is Partitioning.FORWARD:
+            return self.sender
+        target = self._next
+        self._next = (target + 1) % self._targets
+        return target
+
+    def _send(self, target: int, payload: Any) -> None:
+        number = origin(self.sender, self._sequence)
+        self._sequence += 1
+        self.frames.append(Frame(target, self.edge.id, number, payload))
+
+    def _pack(self, chunk: Chunk) -> Any:
+        if not self._columnar:
+            return pack_chunk(chunk)
+        try:
+            batch = rows_to_batch(chunk.values, self.edge.type)
+        except UsageError as error:
+            msg = f"operator '{self._operator_name}': {error}"
+            raise UsageError(msg) from error
+        if chunk.timestamps is not None:
+            batch = batch.append_column(TIMESTAMPS, pa.array(chunk.timestamps, pa.int64()))
+        if chunk.groups is not None:
+            batch = batch.append_column(GROUPS, pa.array(chunk.groups, pa.uint16()))
+        return pack_columns(batch)
+
+    def _write_keyed(self, chunk: Chunk) -> None:
+        keys = self._keys(chunk.values)
+        groups = self._groups(keys)
+        if self._targets == 1:
+            packed = Chunk(chunk.values, chunk.timestamps, keys, groups)
+            self._send(0, self._pack(packed))
+            return
+        owners = self._owner[np.asarray(groups)]
+        self._write_spread(Chunk(chunk.values, chunk.timestamps, keys, groups), owners)
+
+    def _write_spread(self, chunk: Chunk, owners: npt.NDArray[Any]) -> None:
+        for target in np.unique(owners).tolist():
+            mask = (owners == target).tolist()
+            part = Chunk(
+                list(compress(chunk.values, mask)),
+                None if chunk.timestamps is None else list(compress(chunk.timestamps, mask)),
+                None if chunk.keys is None else list(compress(chunk.keys, mask)),
+                None if chunk.groups is None else list(compress(chunk.groups, mask)),
+            )
+            self._send(target, self._pack(part))
+
+    def _keys(self, values: list[Any]) -> list[Any]:
+        key = self.edge.key
+        if key is None:
+            msg = f"edge into '{self._operator_name}' is keyed but has no key selector"
+            raise UsageError(msg)
+        selector = key.selector
+        try:
+            return [selector(v) for v in values]
+        except WeirError:
+            raise
+        except Exception as error:
+            record = _first_failing(selector, values)
+            text = "".join(traceback.format_exception(error))
+            name = f"key selector of '{self._operator_name}'"
+            raise UserFunctionError(name, shorten(record), text) from None
+
+    def _groups(self, keys: Sequence[Any]) -> list[int]:
+        cache, maximum = self._cache, self.edge.max_parallelism
+        if len(cache) > _CACHE_MAX:
+            cache.clear()
+        groups: list[int] = []
+        append = groups.append
+        try:
+            for k in keys:
+                g = cache.get(k)
+                if g is None:
+                    g = cache[k] = key_group(k, maximum)
+                append(g)
+        except TypeError:
+            stable_hash(k)  # says what is wrong with this key; a mutable field inside it is left
+            msg = f"a key of type {type(k).__name__} is unhashable ({shorten(k)})"
+            raise UsageError(msg) from None
+        return groups
+
+    def _spread(self, chunk: Chunk) -> npt.NDArray[Any]:
+        count = len(chunk.values)
+        if self.edge.partitioning is Partitioning.CUSTOM:
+            return self._custom(chunk.values)
+        if self.edge.partitioning is Partitioning.SHUFFLE:
+            draw = random.Random(origin(self.sender, self._sequence))
+            return np.array([draw.randrange(self._targets) for _ in range(count)])
+        start, self._next = self._next, (self._next + count) % self._targets
+        return (np.arange(count) + start) % self._targets
+
+    def _custom(self, values: list[Any]) -> npt.NDArray[Any]:
+        edge = self.edge
+        keys = self._keys(values)
+        function = edge.partition_fn
+        if function is None:
+            msg = f"custom partitioning into '{self._operator_name}' has no partitioner"
+            raise UsageError(msg)
+        owners = [function(k, self._targets) for k in keys]
+        for key, owner in zip(keys, owners, strict=True):
+            if not isinstance(owner, int) or not 0 <= owner < self._targets:
+                msg = (
+                    f"the partitioner returned {owner!r} for key {shorten(key)}; expected a "
+                    f"subtask from 0 to {self._targets - 1}"
+                )
+                raise UsageError(msg)
+        return np.array(owners)
+
+    def _send_keyed_columns(self, batch: pa.RecordBatch) -> None:
+        fields = self.edge.key.fields if self.edge.key else None
+        groups = self._column_groups(batch, fields or ())
+        batch = batch.append_column(GROUPS, pa.array(groups.astype(np.uint16)))
+        if self._targets == 1:
+            self._send(0, pack_columns(batch))
+            return
+        owners = self._owner[groups]
+        for target in range(self._targets):
+            rows = np.flatnonzero(owners == target)
+            if len(rows) == batch.num_rows:
+                self._send(target, pack_columns(batch))
+            elif len(rows):
+                self._send(target, pack_columns(batch.take(pa.array(rows))))
+
+    def _column_groups(self, batch: pa.RecordBatch, fields: Sequence[str | int]) -> Any:
+        columns = [batch.column(i) for i in field_positions(batch.schema, fields)]
+        if len(columns) == 1:
+            column = columns[0]
+            if column.null_count:
+                stable_hash(None)
+            if _JAVA_INT(column.type):
+                return key_groups_of_int64(
+                    column.cast(pa.int64()).to_numpy(), self.edge.max_parallelism
+                )
+            if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+                return self._string_groups(column)
+            return np.array(self._groups(column.to_pylist()))
+        rows = list(zip(*(c.to_pylist() for c in columns), strict=True))
+        return np.array(self._groups(rows))
+
+    def _string_groups(self, column: pa.Array) -> Any:
+        """Hash each distinct string once; what a batch repeats costs nothing."""
+        encoded = column.dictionary_encode()
+        distinct = self._groups(encoded.dictionary.to_pylist())
+        return np.array(distinct)[encoded.indices.to_numpy()]
+
+
+def _first_failing(selector: Any, values: list[Any]) -> Any:
+    for v in values:
+        try:
+            selector(v)
+        except Exception:
+            return v
+    return None
+
+

@@ -1,0 +1,229 @@
+"""Frames: how records cross a shuffle, many in one row.
+
+A frame is one Spark row: `salt` (decides the partition), `edge`, `origin` (sender and sequence
+number, so that a receiver can restore a fixed order) and `payload`. The payload's first byte says
+what follows:
+
+    b"P"  pickle of (values, timestamps | None, keys | None, groups as bytes of uint16 | None)
+    b"A"  Arrow IPC stream of one record batch; column `__ts` holds timestamps and `__kg` key
+          groups where the edge has them; keys are fields of the record
+    b"C"  MessagePack map: control data of an upstream subtask (watermark, barrier, counts)
+    b"R"  pickle of a report to the driver
+
+Packing is what makes the shuffle cheap: Spark moves a few large rows instead of many small ones.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import cloudpickle
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from weir.codec.arrow import batch_to_rows
+from weir.graph.plan import EdgeNode
+
+REPORT_EDGE = -1
+TIMESTAMPS = "__ts"
+GROUPS = "__kg"
+MIN_WATERMARK = -(1 << 63)
+MAX_WATERMARK = (1 << 63) - 1
+
+
+class Frame(NamedTuple):
+    """One row on its way: target subtask, edge, origin, payload."""
+
+    target: int
+    edge: int
+    origin: int
+    payload: bytes | pa.Buffer
+
+
+class Chunk:
+    """A run of records of one edge, as parallel lists; `None` lists mean "none of them has one"."""
+
+    __slots__ = ("groups", "keys", "timestamps", "values")
+
+    def __init__(
+        self,
+        values: list[Any],
+        timestamps: list[int | None] | None = None,
+        keys: Sequence[Any] | None = None,
+        groups: Sequence[int] | None = None,
+    ) -> None:
+        """Hold the lists as they are."""
+        self.values = values
+        self.timestamps = timestamps
+        self.keys = keys
+        self.groups = groups
+
+
+class ColumnChunk:
+    """A run of records of one edge that is still columns."""
+
+    __slots__ = ("batch", "timestamps")
+
+    def __init__(self, batch: pa.RecordBatch, timestamps: pa.Array | None = None) -> None:
+        """Hold the columns as they are."""
+        self.batch = batch
+        self.timestamps = timestamps
+
+
+@dataclass(frozen=True)
+class Control:
+    """What an upstream subtask says at the end of its epoch on one edge."""
+
+    upstream: int
+    watermark: int
+    barrier: int | None
+    frames: int
+    idle_after_ms: int | None = None
+
+
+def origin(sender: int, sequence: int) -> int:
+    """Number a frame: by sender, then in the order of sending."""
+    return (sender << 32) | sequence
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle at C speed; objects that only cloudpickle can handle take the slow way."""
+    try:
+        return pickle.dumps(value, 5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return cloudpickle.dumps(value, 5)
+
+
+def pack_chunk(chunk: Chunk) -> bytes:
+    """Encode records of an edge without columnar type."""
+    groups = None if chunk.groups is None else array("H", chunk.groups).tobytes()
+    return b"P" + dumps((chunk.values, chunk.timestamps, chunk.keys, groups))
+
+
+def pack_columns(batch: pa.RecordBatch) -> pa.Buffer:
+    """Encode a record batch, extra columns included."""
+    sink = pa.BufferOutputStream()
+    sink.write(b"A")
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def pack_control(control: Control) -> bytes:
+    """Encode control data."""
+    return b"C" + msgspec.msgpack.encode(
+        (
+            control.upstream,
+            control.watermark,
+            control.barrier,
+            control.frames,
+            control.idle_after_ms,
+        )
+    )
+
+
+def pack_report(report: Any) -> bytes:
+    """Encode a report to the driver."""
+    return b"R" + dumps(report)
+
+
+def unpack_control(payload: bytes | pa.Buffer) -> Control:
+    """Decode control data."""
+    return Control(*msgspec.msgpack.decode(memoryview(payload)[1:]))
+
+
+def unpack_report(payload: bytes | pa.Buffer) -> Any:
+    """Decode a report."""
+    return pickle.loads(memoryview(payload)[1:])
+
+
+def payload_kind(payload: pa.Buffer | bytes) -> bytes:
+    """Return the first byte of a payload."""
+    return bytes(memoryview(payload)[:1])
+
+
+def unpack_data(payload: pa.Buffer, edge: EdgeNode) -> Chunk:
+    """Decode a data payload into Python records, keys and key groups."""
+    view = memoryview(payload)
+    if view[:1] == b"P":
+        values, timestamps, keys, raw = pickle.loads(view[1:])
+        if raw is None:
+            return Chunk(values, timestamps, keys, None)
+        groups = array("H")
+        groups.frombytes(raw)
+        return Chunk(values, timestamps, keys, groups)
+    batch = read_batch(payload)
+    timestamps, groups_column = None, None
+    names = batch.schema.names
+    if GROUPS in names:
+        groups_column = batch.column(names.index(GROUPS)).to_numpy().tolist()
+        batch = batch.drop_columns([GROUPS])
+    if TIMESTAMPS in names:
+        timestamps = batch.column(TIMESTAMPS).to_pylist()
+        batch = batch.drop_columns([TIMESTAMPS])
+    values = batch_to_rows(batch, edge.type)
+    return Chunk(values, timestamps, _keys(batch, edge), groups_column)
+
+
+def read_batch(payload: pa.Buffer) -> pa.RecordBatch:
+    """Decode the record batch of a columnar payload."""
+    with pa.ipc.open_stream(payload.slice(1)) as reader:
+        return reader.read_next_batch()
+
+
+def _keys(batch: pa.RecordBatch, edge: EdgeNode) -> list[Any] | None:
+    if edge.key is None or edge.key.fields is None:
+        return None
+    columns = [batch.column(i).to_pylist() for i in field_positions(batch.schema, edge.key.fields)]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def field_positions(schema: pa.Schema, fields: Sequence[str | int]) -> list[int]:
+    """Resolve key fields, by name or position, against a schema."""
+    return [f if isinstance(f, int) else schema.get_field_index(f) for f in fields]
+
+
+FRAME_SCHEMA = pa.schema(
+    [
+        pa.field("salt", pa.int32()),
+        pa.field("edge", pa.int32()),
+        pa.field("origin", pa.int64()),
+        pa.field("payload", pa.binary()),
+    ]
+)
+
+
+def frames_to_batch(frames: Sequence[Frame], salt: Callable[[int], int]) -> pa.RecordBatch:
+    """Turn frames into one record batch of `FRAME_SCHEMA`."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([salt(f.target) for f in frames], pa.int32()),
+            pa.array([f.edge for f in frames], pa.int32()),
+            pa.array([f.origin for f in frames], pa.int64()),
+            _binary_column([f.payload for f in frames]),
+        ],
+        schema=FRAME_SCHEMA,
+    )
+
+
+def _binary_column(payloads: list[Any]) -> pa.Array:
+    sizes = np.fromiter((len(memoryview(p)) for p in payloads), np.int64, len(payloads))
+    offsets = np.zeros(len(payloads) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    data = io.BytesIO()
+    for p in payloads:
+        data.write(p)
+    return pa.Array.from_buffers(
+        pa.binary(), len(payloads), [None, pa.py_buffer(offsets), pa.py_buffer(data.getbuffer())]
+    )
+
+
+def payload_views(column: pa.Array) -> list[pa.Buffer]:
+    """Return the payloads of a frame column as buffers, without copying them."""
+    return [value.as_buffer() for value in column]

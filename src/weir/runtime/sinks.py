@@ -1,0 +1,201 @@
+"""Sink operators: exactly-once sinks, plain sink functions, print and collect.
+
+An exactly-once sink's committables are operator state, one list per checkpoint that is not yet
+known to be complete. A committable is committed after the checkpoint that holds it completed, and
+again after a restore: commits are idempotent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from weir.connector.sink import SinkWriter, WriterContext
+from weir.graph.plan import OperatorNode
+from weir.runtime.frame import Chunk
+from weir.runtime.operator import TaskFacts
+from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
+from weir.state.descriptor import ListStateDescriptor
+
+COMMITTABLES = "_sink.committables"
+
+
+class SinkOperator(StatefulOperator):
+    """Drives a `SinkWriter` through prepare, commit and recovery."""
+
+    def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
+        """Start without open transactions."""
+        super().__init__(node, facts)
+        self._pending: dict[int, list[bytes]] = {}
+        self.writer: SinkWriter | None = None
+
+    def open(self) -> None:
+        """Create the writer, commit what the restored checkpoint prepared, clear leftovers."""
+        facts, node = self.facts, self.node
+        context = WriterContext(
+            job_id=facts.job_id,
+            operator_id=node.id,
+            attempt=facts.attempt,
+            subtask=facts.subtask,
+            parallelism=node.parallelism,
+            lineage=facts.lineage,
+            type_info=node.options.get("input_type"),
+            clock=facts.clock,
+        )
+        self.writer = self.function.create_writer(context)
+        # Union: every subtask knows all, so that subtask 0 can tell remains from prepared data.
+        self._state = self.operator_store.get_union_list_state(
+            ListStateDescriptor(COMMITTABLES, None)
+        )
+        restored: list[bytes] = [c for entry in self._state.get() for c in _entry(entry)[1]]
+        mine = restored[facts.subtask :: node.parallelism]
+        if mine:
+            self.commit_restored(mine)
+        if facts.subtask == 0 and (facts.attempt > 0 or facts.lineage):
+            self.writer.discard_leftovers(restored)
+
+    def commit_restored(self, committables: list[bytes]) -> None:
+        """Commit what the restored checkpoint had prepared."""
+        self._open_writer().restore(committables)
+
+    def commit(self, committables: list[bytes]) -> None:
+        """Commit what a completed checkpoint had prepared."""
+        self._open_writer().commit(committables)
+
+    def process(self, chunk: Chunk, input_index: int) -> None:
+        """Hand the records to the writer."""
+        self.records_in += len(chunk.values)
+        writer = self._open_writer()
+        writer.current_watermark = self.watermark
+        try:
+            writer.write_batch(chunk.values, chunk.timestamps)
+        except Exception as error:
+            raise self.failed(error, chunk.values[0]) from None
+
+    def finish(self) -> None:
+        """Tell the writer that no record will follow."""
+        self._open_writer().finish()
+
+    def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot:
+        """Prepare the open transaction and remember it as state."""
+        committables = self._open_writer().prepare(checkpoint_id)
+        if committables:
+            self._pending[checkpoint_id] = committables
+        entries = [msgspec.json.encode((n, list(map(bytes.decode, c)))) for n, c in self._pending.items()]
+        self._state.update(entries)
+        return super().snapshot(checkpoint_id, timestamp_ms)
+
+    def _snapshot_hooks(self, checkpoint_id: int, timestamp_ms: int) -> None:
+        """A sink object has no user hooks."""
+
+    def notify_complete(self, checkpoint_id: int) -> None:
+        """Commit everything that the checkpoint, or one before it, prepared."""
+        ready = sorted(n for n in self._pending if n <= checkpoint_id)
+        batch = [c for n in ready for c in self._pending[n]]
+        if batch:
+            self.commit(batch)
+        for n in ready:
+            del self._pending[n]
+
+    def notify_aborted(self, checkpoint_id: int) -> None:
+        """Keep what was prepared: it becomes part of the next checkpoint."""
+
+    def close(self) -> None:
+        """Drop what was never prepared."""
+        if self.writer is not None:
+            self.writer.close()
+
+    def _open_writer(self) -> SinkWriter:
+        if self.writer is None:
+            msg = f"sink '{self.node.name}' was not opened"
+            raise RuntimeError(msg)
+        return self.writer
+
+
+class DriverSinkOperator(SinkOperator):
+    """A sink whose staged data the driver commits: committables are handed over to it."""
+
+    def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
+        """Start with nothing to hand over."""
+        super().__init__(node, facts)
+        self.handover: list[bytes] = []
+
+    def commit_restored(self, committables: list[bytes]) -> None:
+        """Hand over again: the driver's commit is idempotent."""
+        self.handover.extend(committables)
+
+    def commit(self, committables: list[bytes]) -> None:
+        """Hand over to the driver."""
+        self.handover.extend(committables)
+
+
+def _entry(raw: bytes) -> tuple[int, list[bytes]]:
+    number, committables = msgspec.json.decode(raw)
+    return int(number), [c.encode() for c in committables]
+
+
+class FunctionSinkContext:
+    """Given to `SinkFunction.invoke`."""
+
+    __slots__ = ("_operator", "_timestamp")
+
+    def __init__(self, operator: StatefulOperator) -> None:
+        """Bind to the operator."""
+        self._operator = operator
+        self._timestamp: int | None = None
+
+    def timestamp(self) -> int | None:
+        """Return the record's timestamp."""
+        return self._timestamp
+
+    def current_processing_time(self) -> int:
+        """Return the wall clock in milliseconds."""
+        return self._operator.facts.clock.now_ms()
+
+    def current_watermark(self) -> int:
+        """Return the event time that the sink has reached."""
+        return self._operator.watermark
+
+
+class FunctionSink(StatefulOperator):
+    """Calls a user's `SinkFunction.invoke(value, context)`."""
+
+    def process(self, chunk: Chunk, input_index: int) -> None:
+        """Invoke the function for every record."""
+        self.records_in += len(chunk.values)
+        context = FunctionSinkContext(self)
+        invoke = self.function.invoke
+        stamps = chunk.timestamps or [None] * len(chunk.values)
+        v: Any = None
+        try:
+            for v, t in zip(chunk.values, stamps, strict=True):
+                context._timestamp = t
+                invoke(v, context)
+        except Exception as error:
+            raise self.failed(error, v) from None
+
+    def finish(self) -> None:
+        """Tell a function that wants to know that no record will follow."""
+        hook = getattr(self.function, "finish", None)
+        if hook is not None:
+            self._call(hook)
+
+
+class ReportSink(StatefulOperator):
+    """print and collect: records travel to the driver with the epoch's report."""
+
+    def process(self, chunk: Chunk, input_index: int) -> None:
+        """Add the records to the report of this epoch."""
+        self.records_in += len(chunk.values)
+        values = list(chunk.values)
+        if self.node.kind == "print":
+            values = [self._line(v) for v in values]
+        self.facts.report(self.node.index, self.node.kind, values)
+
+    def _line(self, value: Any) -> str:
+        identifier = self.node.options.get("identifier")
+        many = self.node.parallelism > 1
+        number = str(self.facts.subtask + 1) if many else ""
+        prefix = ":".join(p for p in (identifier, number) if p)
+        return f"{prefix}> {value}" if prefix else str(value)

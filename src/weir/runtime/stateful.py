@@ -1,0 +1,204 @@
+"""The base of operators that live in a slot: backend, operator state, timers, hooks, snapshots.
+
+The order of calls is Flink's: restore, `initialize_state`, `open`, records, and at every barrier
+`snapshot_state` before anything is frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weir.backend.base import NO_KEY, CurrentKey, KeyedBackend, KeyedSnapshot, RestoreSource
+from weir.backend.hashmap import HashMapBackend
+from weir.errors import UsageError
+from weir.graph.plan import OperatorNode
+from weir.graph.time_domain import TimeDomain
+from weir.keygroup import KeyGroupRange, range_of
+from weir.runtime.context import (
+    InitializationContext,
+    KeyedStateStore,
+    RuntimeContext,
+    SnapshotContext,
+)
+from weir.runtime.operator import Operator, TaskFacts
+from weir.snapshot import SnapshotWriter
+from weir.state.descriptor import ListStateDescriptor
+from weir.state.operator_state import (
+    OperatorRestoreSource,
+    OperatorStateSnapshot,
+    OperatorStateStore,
+)
+from weir.state.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, TimerSnapshot
+
+LIST_CHECKPOINTED = "_list_checkpointed"
+
+
+def create_backend(kind: str, key_type: Any, key_groups: KeyGroupRange) -> KeyedBackend:
+    """Create the keyed backend that the job's configuration names."""
+    if kind in ("hashmap", "filesystem", "jobmanager"):
+        return HashMapBackend(key_type, key_groups)
+    msg = f"state.backend.type {kind!r} is not available: this release has 'hashmap'"
+    raise UsageError(msg)
+
+
+class OperatorSnapshot:
+    """Everything of one operator, frozen; `write` runs on another thread."""
+
+    def __init__(
+        self,
+        node: OperatorNode,
+        key_groups: KeyGroupRange | None,
+        keyed: KeyedSnapshot | None,
+        timers: list[TimerSnapshot],
+        operator: OperatorStateSnapshot,
+    ) -> None:
+        """Take what the sync phase froze."""
+        self.node = node
+        self.key_groups = key_groups
+        self._keyed = keyed
+        self._timers = timers
+        self._operator = operator
+
+    def write(self, writer: SnapshotWriter) -> dict[str, Any]:
+        """Write all parts; return the operator's footer entry."""
+        keyed: dict[str, Any] = {} if self._keyed is None else self._keyed.write(writer)
+        for timers in self._timers:
+            keyed.update(timers.write(writer))
+        return {"keyed": keyed, "operator": self._operator.write(writer)}
+
+    def release(self) -> None:
+        """Give frozen state back to the backend, on the subtask's thread."""
+        if self._keyed is not None:
+            self._keyed.release()
+
+
+class StatefulOperator(Operator):
+    """An operator with a place for every kind of state."""
+
+    def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
+        """Create empty state for the key groups of this subtask."""
+        super().__init__(node, facts)
+        self.backend: KeyedBackend | None = None
+        self.key_groups = range_of(facts.subtask, node.parallelism, node.max_parallelism)
+        if node.keyed:
+            self.backend = create_backend(facts.state_backend, node.key_type, self.key_groups)
+        self.operator_store = OperatorStateStore()
+        groups, keys = self.key_groups, node.key_type
+        self.event_timers = TimerQueue(EVENT_TIMERS, keys, groups)
+        self.processing_timers = TimerQueue(PROCESSING_TIMERS, keys, groups)
+        self.runtime_context = RuntimeContext(node, facts, self.backend)
+        self.restored_checkpoint: int | None = None
+
+    def restore(
+        self,
+        checkpoint_id: int,
+        keyed: list[RestoreSource],
+        operator: list[OperatorRestoreSource],
+    ) -> None:
+        """Fill state from a checkpoint; called before `open`."""
+        self.restored_checkpoint = checkpoint_id
+        if self.backend is not None:
+            self.backend.restore(keyed)
+            self.event_timers.restore(keyed)
+            self.processing_timers.restore(keyed)
+        self.operator_store.restore(operator)
+
+    def open(self) -> None:
+        """Run the user's hooks: `initialize_state`, then `open`."""
+        self._initialize_state()
+        hook = getattr(self.function, "open", None)
+        if hook is not None:
+            self._call(hook, self.runtime_context)
+
+    def _initialize_state(self) -> None:
+        function = self.function
+        if hasattr(function, "initialize_state"):
+            keyed = KeyedStateStore(self.node, self.facts, self.backend)
+            context = InitializationContext(self.restored_checkpoint, self.operator_store, keyed)
+            self._call(function.initialize_state, context)
+        elif hasattr(function, "restore_state") and hasattr(function, "snapshot_state"):
+            state = self.operator_store.get_list_state(ListStateDescriptor(LIST_CHECKPOINTED, None))
+            if self.restored_checkpoint is not None:
+                self._call(function.restore_state, list(state.get()))
+
+    def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot:
+        """Freeze everything (sync phase): cost does not grow with the number of keys."""
+        self._snapshot_hooks(checkpoint_id, timestamp_ms)
+        keyed = None if self.backend is None else self.backend.snapshot(checkpoint_id)
+        timers: list[TimerSnapshot] = []
+        if self.backend is not None:
+            timers = [
+                self.event_timers.snapshot(checkpoint_id),
+                self.processing_timers.snapshot(checkpoint_id),
+            ]
+        groups = None if self.backend is None else self.key_groups
+        return OperatorSnapshot(
+            self.node, groups, keyed, timers, self.operator_store.snapshot(checkpoint_id)
+        )
+
+    def _snapshot_hooks(self, checkpoint_id: int, timestamp_ms: int) -> None:
+        function = self.function
+        hook = getattr(function, "snapshot_state", None)
+        if hook is None:
+            return
+        self.clear_key()
+        if hasattr(function, "initialize_state"):
+            self._call(hook, SnapshotContext(checkpoint_id, timestamp_ms))
+        elif hasattr(function, "restore_state"):
+            state = self.operator_store.get_list_state(ListStateDescriptor(LIST_CHECKPOINTED, None))
+            elements = self._call(hook, checkpoint_id, timestamp_ms)
+            state.update([] if elements is None else list(elements))
+
+    def notify_complete(self, checkpoint_id: int) -> None:
+        """Tell a function that listens."""
+        hook = getattr(self.function, "notify_checkpoint_complete", None)
+        if hook is not None:
+            self.clear_key()
+            self._call(hook, checkpoint_id)
+
+    def notify_aborted(self, checkpoint_id: int) -> None:
+        """Tell a function that listens."""
+        hook = getattr(self.function, "notify_checkpoint_aborted", None)
+        if hook is not None:
+            self.clear_key()
+            self._call(hook, checkpoint_id)
+
+    def clear_key(self) -> None:
+        """Make state access fail until the next record sets a key."""
+        if self.backend is not None:
+            self.backend.current.key = NO_KEY
+
+    def current_key(self) -> CurrentKey:
+        """Return the current key, for timers and contexts."""
+        if self.backend is None:
+            msg = (
+                f"operator '{self.node.name}' is not keyed: timers and the current key exist only "
+                "after key_by()"
+            )
+            raise UsageError(msg)
+        return self.backend.current
+
+    def time_domain(self, domain: int) -> Any:
+        """Return the door's name of a time domain."""
+        return TimeDomain(domain)
+
+    def close(self) -> None:
+        """Run the user's `close` and drop the state."""
+        try:
+            hook = getattr(self.function, "close", None)
+            if hook is not None:
+                self._call(hook)
+        finally:
+            if self.backend is not None:
+                self.backend.close()
+
+    def state_entries(self) -> int:
+        """Count keyed entries, for progress reports."""
+        return 0 if self.backend is None else self.backend.size()
+
+    def _call(self, hook: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return hook(*args)
+        except Exception as error:
+            raise self.failed(error, f"<{hook.__name__}>") from None

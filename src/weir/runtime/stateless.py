@@ -1,0 +1,144 @@
+"""Operators without state of their own: map, flat_map, filter, project, timestamps.
+
+They run on the source side in Spark workers, and in slots. In a slot behind `key_by` the same
+user functions may use keyed state; `weir.runtime.keyed` handles those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from weir.common.types import Row
+from weir.graph.plan import OperatorNode
+from weir.runtime.frame import MIN_WATERMARK, Chunk
+from weir.runtime.operator import Operator, TaskFacts
+
+
+def flatten(
+    function: Callable[[Any], Iterable[Any] | None], chunk: Chunk, done: list[int]
+) -> tuple[list[Any], list[int | None] | None]:
+    """Apply a flat-map function to a chunk; `done[0]` tells how many records succeeded."""
+    out: list[Any] = []
+    extend = out.extend
+    if chunk.timestamps is None:
+        for v in chunk.values:
+            result = function(v)
+            if result is not None:
+                extend(result)
+            done[0] += 1
+        return out, None
+    stamps: list[int | None] = []
+    for v, t in zip(chunk.values, chunk.timestamps, strict=True):
+        before = len(out)
+        result = function(v)
+        if result is not None:
+            extend(result)
+        stamps.extend([t] * (len(out) - before))
+        done[0] += 1
+    return out, stamps
+
+
+class MapOperator(Operator):
+    """One record in, one out."""
+
+    def process(self, chunk: Chunk, input_index: int) -> None:
+        """Apply the function to every record."""
+        self.records_in += len(chunk.values)
+        out: list[Any] = []
+        try:
+            # extend() keeps what succeeded, so its length points at the record that failed.
+            out.extend(map(self.function.map, chunk.values))
+        except Exception as error:
+            raise self.failed(error, chunk.values[len(out)]) from None
+        self.emit(out, chunk.timestamps)
+
+
+class FlatMapOperator(Operator):
+    """One record in, any number out."""
+
+    def process(self, chunk: Chunk, input_index: int) -> None:
+        """Apply the function to every record and flatten."""
+        self.records_in += len(chunk.values)
+        done = [0]
+        try:
+            out, stamps = flatten(self.function.flat_map, chunk, done)
+        except Exception as error:
+            raise self.failed(error, chunk.values[done[0]]) from None
+        self.emit(out, stamps)
+
+
+class FilterOperator(Operator):
+    """Keeps the records for which the function is true."""
+
+    def process(self, chunk: Chunk, input_index: int) -> None:
+        """Apply the function to every record."""
+        self.records_in += len(chunk.values)
+        keep: list[Any] = []
+        try:
+            keep.extend(map(self.function.filter, chunk.values))
+        except Exception as error:
+            raise self.failed(error, chunk.values[len(keep)]) from None
+        out = [v for v, k in zip(chunk.values, keep, strict=True) if k]
+        stamps = None
+        if chunk.timestamps is not None:
+            stamps = [t for t, k in zip(chunk.timestamps, keep, strict=True) if k]
+        self.emit(out, stamps)
+
+
+class ProjectOperator(Operator):
+    """Keeps some fields of tuples and rows."""
+
+    def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
+        """Remember the positions to keep."""
+        super().__init__(node, facts)
+        self._fields: list[int] = list(node.options["fields"])
+
+    def process(self, chunk: Chunk, input_index: int) -> None:
+        """Project every record."""
+        self.records_in += len(chunk.values)
+        fields = self._fields
+        out: list[Any] = []
+        try:
+            for v in chunk.values:
+                kept = tuple(v[i] for i in fields)
+                out.append(Row(*kept) if isinstance(v, Row) else kept)
+        except Exception as error:
+            raise self.failed(error, chunk.values[len(out)]) from None
+        self.emit(out, chunk.timestamps)
+
+
+class TimestampsOperator(Operator):
+    """Assigns event timestamps and generates bounded-out-of-orderness watermarks."""
+
+    def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
+        """Read the strategy."""
+        super().__init__(node, facts)
+        self._assigner = self.function.timestamp_assigner
+        self._out_of_orderness = self.function.out_of_orderness_ms
+        self.generated = MIN_WATERMARK
+
+    def process(self, chunk: Chunk, input_index: int) -> None:
+        """Stamp every record and note the highest timestamp."""
+        self.records_in += len(chunk.values)
+        stamps = chunk.timestamps
+        if self._assigner is not None:
+            stamps = self._assign(chunk)
+        if stamps and self._out_of_orderness is not None:
+            highest = max((t for t in stamps if t is not None), default=None)
+            if highest is not None:
+                candidate = highest - self._out_of_orderness - 1
+                self.generated = max(self.generated, candidate)
+        self.emit(chunk.values, stamps)
+
+    def _assign(self, chunk: Chunk) -> list[int | None]:
+        extract = self._assigner.extract_timestamp
+        before: Iterable[int | None] = chunk.timestamps or [None] * len(chunk.values)
+        out: list[int | None] = []
+        try:
+            # Flink hands Long.MIN_VALUE to the assigner of a record without a timestamp.
+            for v, t in zip(chunk.values, before, strict=True):
+                out.append(int(extract(v, MIN_WATERMARK if t is None else t)))
+        except Exception as error:
+            raise self.failed(error, chunk.values[len(out)]) from None
+        return out

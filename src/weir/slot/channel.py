@@ -1,0 +1,103 @@
+"""The client side of a slot and of the JobManager: Arrow Flight with a token in every call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyarrow import flight
+
+from weir.errors import WeirError
+from weir.runtime.frame import FRAME_SCHEMA
+from weir.slot.messages import EndMarker, EpochCall, decode, encode
+
+TOKEN_BYTES = 32
+
+
+class ChannelError(WeirError):
+    """A peer could not be reached, broke off, or refused a call."""
+
+
+class Channel:
+    """A connection to a slot or to the JobManager; cheap to make, safe to share by threads."""
+
+    def __init__(self, location: str, token: bytes) -> None:
+        """Prepare a connection; the first call opens it."""
+        self.location = location
+        self._token = token
+        self._client = flight.connect(location)
+
+    def call(self, action: str, body: bytes = b"", timeout_s: float = 30.0) -> bytes:
+        """Perform an action and return its answer."""
+        options = flight.FlightCallOptions(timeout=timeout_s)
+        try:
+            results = list(
+                self._client.do_action(flight.Action(action, self._token + body), options)
+            )
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            msg = f"{action} at {self.location}: {first_line(error)}"
+            raise ChannelError(msg) from error
+        return results[0].body.to_pybytes() if results else b""
+
+    def call_struct(self, action: str, message: msgspec.Struct, timeout_s: float = 30.0) -> bytes:
+        """Perform an action with a message as its body."""
+        return self.call(action, encode(message), timeout_s)
+
+    def exchange(
+        self, call: EpochCall, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Send an epoch and return its output, both with an end marker that is checked."""
+        descriptor = flight.FlightDescriptor.for_command(self._token + encode(call))
+        try:
+            writer, reader = self._client.do_exchange(descriptor)
+            with writer:
+                writer.begin(FRAME_SCHEMA)
+                sent = 0
+                for batch in batches:
+                    sent += batch.num_rows
+                    writer.write_batch(conform(batch))
+                writer.write_metadata(encode(EndMarker(sent)))
+                writer.done_writing()
+                yield from read_frames(reader, f"the output of slot {self.location}")
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            msg = f"slot at {self.location}: {first_line(error)}"
+            raise ChannelError(msg) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+
+def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Give a batch from Spark the frame schema; the columns are the same."""
+    if batch.schema.equals(FRAME_SCHEMA):
+        return batch
+    return pa.RecordBatch.from_arrays(batch.columns, schema=FRAME_SCHEMA)
+
+
+def read_frames(reader: Any, what: str) -> Iterator[pa.RecordBatch]:
+    """Read batches up to the end marker; a stream that breaks off raises."""
+    received = 0
+    marker: EndMarker | None = None
+    while True:
+        try:
+            chunk = reader.read_chunk()
+        except StopIteration:
+            break
+        if chunk.data is not None and chunk.data.num_rows:
+            received += chunk.data.num_rows
+            yield chunk.data
+        if chunk.app_metadata is not None:
+            marker = decode(chunk.app_metadata.to_pybytes(), EndMarker)
+    if marker is None or marker.frames != received:
+        expected = "an end marker" if marker is None else f"{marker.frames} frames"
+        msg = f"{what} broke off after {received} frames, expected {expected}"
+        raise ChannelError(msg)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the part of a Flight error that a person can read."""
+    text = str(error).split(". Detail:", maxsplit=1)[0].split(". gRPC client debug", maxsplit=1)[0]
+    return text.strip() or type(error).__name__

@@ -1,0 +1,147 @@
+"""What slots, pipes and the JobManager say to each other.
+
+Plain values, encoded as MessagePack; every message carries the execution attempt, so that nothing
+of an older attempt is ever believed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class FileFacts(msgspec.Struct, frozen=True):
+    """A data file that a slot wrote for a checkpoint; the path is relative to the checkpoint."""
+
+    path: str
+    size: int
+    crc32: int
+
+
+class OperatorPart(msgspec.Struct, frozen=True):
+    """What the file holds for one operator."""
+
+    operator: str
+    keyed_range: tuple[int, int] | None
+    keyed_states: list[str]
+    operator_states: dict[str, tuple[str, int]]
+
+
+class Acknowledge(msgspec.Struct, frozen=True):
+    """A slot finished its part of a checkpoint."""
+
+    attempt: int
+    subtask: int
+    checkpoint_id: int
+    file: FileFacts | None
+    operators: list[OperatorPart]
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+
+
+class Decline(msgspec.Struct, frozen=True):
+    """A slot could not finish its part of a checkpoint."""
+
+    attempt: int
+    subtask: int
+    checkpoint_id: int
+    reason: str
+
+
+class SlotFailure(msgspec.Struct, frozen=True):
+    """A slot cannot go on: a user function raised, or state is not what it should be."""
+
+    attempt: int
+    subtask: int
+    kind: str
+    message: str
+    operator: str = ""
+    record: str = ""
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """A new slot process asks for its work."""
+
+    attempt: int
+    subtask: int
+    pid: int
+    host: str
+    log_file: str
+
+
+class Register(msgspec.Struct, frozen=True):
+    """A slot restored its state and can take epochs at these addresses."""
+
+    attempt: int
+    subtask: int
+    unix: str
+    tcp: str
+    staged: list[tuple[str, list[bytes]]]
+
+
+class SourceFile(msgspec.Struct, frozen=True):
+    """Part of a snapshot file to restore from: the file and the key groups to take."""
+
+    path: str
+    size: int
+    start: int
+    end: int
+
+
+class OperatorRestore(msgspec.Struct, frozen=True):
+    """Where one operator of one subtask finds its state.
+
+    `elements` lists, by file, the positions of the elements to take of each operator state.
+    """
+
+    operator: str
+    keyed: list[SourceFile]
+    elements: list[tuple[SourceFile, dict[str, list[int]]]]
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """A slot's work: plan, identity, and the state to start from."""
+
+    job_id: str
+    job_name: str
+    plan: bytes
+    storage_uri: str
+    job_dir: str
+    state_backend: str
+    lineage: list[str]
+    heartbeat_ms: int
+    lease_ms: int
+    checkpoint_id: int | None
+    restore_uri: str
+    restore: list[OperatorRestore]
+    job_parameters: dict[str, str]
+
+
+class EpochCall(msgspec.Struct, frozen=True):
+    """Header of an epoch sent to a slot; `frames` and `rows` come at its end as a check."""
+
+    attempt: int
+    level: int
+    epoch: int
+    checkpoint_id: int | None = None
+    checkpoint_timestamp_ms: int = 0
+    final: bool = False
+    drain: bool = True
+    job_dir: str = ""
+
+
+class EndMarker(msgspec.Struct, frozen=True):
+    """Closes a stream of frames; without it the stream broke off."""
+
+    frames: int
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Encode a message."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode(data: Any, kind: type[Any]) -> Any:
+    """Decode a message of a known kind."""
+    return msgspec.msgpack.decode(data, type=kind)

@@ -1,0 +1,75 @@
+"""Filling a subtask's operators from the files that its assignment names."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from weir.backend.base import RestoreSource
+from weir.errors import CorruptStateError
+from weir.keygroup import KeyGroupRange
+from weir.runtime.stateful import StatefulOperator
+from weir.runtime.subtask import Subtask
+from weir.slot.messages import Assignment, OperatorRestore, SourceFile
+from weir.snapshot import SnapshotReader
+from weir.state.operator_state import OperatorRestoreSource
+from weir.storage.base import Storage
+from weir.storage.uri import open_storage
+
+
+def restore_subtask(subtask: Subtask, assignment: Assignment) -> None:
+    """Restore every operator; nothing of the user has run yet.
+
+    Raises:
+        CorruptStateError: a file is damaged or does not hold what the metadata says.
+    """
+    if assignment.checkpoint_id is None:
+        return
+    storage = open_storage(assignment.restore_uri)
+    readers: dict[str, SnapshotReader] = {}
+
+    def reader(source: SourceFile) -> SnapshotReader:
+        found = readers.get(source.path)
+        if found is None:
+            found = readers[source.path] = open_reader(storage, source)
+        return found
+
+    parts = {r.operator: r for r in assignment.restore}
+    for op in subtask.operators.values():
+        if isinstance(op, StatefulOperator):
+            part = parts.get(op.node.id, OperatorRestore(op.node.id, [], []))
+            keyed = [
+                RestoreSource(
+                    reader(s),
+                    _footer(reader(s), part.operator)["keyed"],
+                    KeyGroupRange(s.start, s.end),
+                )
+                for s in part.keyed
+            ]
+            elements = [_elements(reader(s), part.operator, wanted) for s, wanted in part.elements]
+            op.restore(assignment.checkpoint_id, keyed, elements)
+
+
+def open_reader(storage: Storage, source: SourceFile) -> SnapshotReader:
+    """Open a snapshot file for reading by ranges."""
+    return SnapshotReader(partial(storage.read_range, source.path), source.size, source.path)
+
+
+def _footer(reader: SnapshotReader, operator: str) -> dict[str, Any]:
+    part = reader.footer.get("operators", {}).get(operator)
+    if part is None:
+        msg = f"{reader.name!r} holds nothing of operator {operator!r}, as its checkpoint says"
+        raise CorruptStateError(msg)
+    found: dict[str, Any] = part
+    return found
+
+
+def _elements(
+    reader: SnapshotReader, operator: str, wanted: dict[str, list[int]]
+) -> OperatorRestoreSource:
+    stored = _footer(reader, operator)["operator"]
+    states = {}
+    for name, positions in wanted.items():
+        state = stored[name]
+        states[name] = {**state, "elements": [state["elements"][i] for i in positions]}
+    return OperatorRestoreSource(reader, states)

@@ -1,0 +1,163 @@
+"""What a slot does, without the network: apply epochs once, snapshot, commit, answer again.
+
+Invariants: an epoch of a level is applied at most once; asking again gives the same frames from
+memory; a slot that failed half-way never applies anything again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+from weir.clock import Clock
+from weir.errors import UserFunctionError, WeirError
+from weir.runtime.frame import Frame
+from weir.runtime.operator import user_traceback
+from weir.runtime.stateful import OperatorSnapshot
+from weir.runtime.subtask import EpochInfo, Incoming, Subtask
+from weir.slot.messages import Acknowledge, Decline, SlotFailure
+from weir.slot.upload import write_snapshots
+from weir.storage.base import Storage
+
+Send = Callable[[Acknowledge | Decline | SlotFailure], None]
+
+
+class SlotFailedError(WeirError):
+    """The slot refused a call: it failed before, or the call is out of order or fenced."""
+
+
+class SlotService:
+    """One subtask of every operator, with everything that outlives a call.
+
+    `send` delivers messages to the JobManager; `spawn` runs the async phase (a thread in
+    production, inline in the harness).
+    """
+
+    def __init__(
+        self,
+        subtask: Subtask,
+        storage: Storage,
+        clock: Clock,
+        send: Send,
+        spawn: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """Wrap an opened subtask."""
+        self._subtask = subtask
+        self._storage = storage
+        self._clock = clock
+        self._send = send
+        self._spawn = spawn
+        self._lock = threading.RLock()
+        self._applied: dict[int, int] = {}
+        self._outputs: dict[tuple[int, int], list[Frame]] = {}
+        self._failure: str | None = None
+        self._sync_ms: dict[int, float] = {}
+
+    @property
+    def attempt(self) -> int:
+        """Return the execution attempt that this slot belongs to."""
+        return self._subtask.facts.attempt
+
+    def run(
+        self, attempt: int, level: int, info: EpochInfo, frames: list[Incoming], directory: str
+    ) -> list[Frame]:
+        """Apply an epoch of a level, or answer from memory when it was applied before."""
+        with self._lock:
+            self._fence(attempt)
+            known = self._outputs.get((info.epoch, level))
+            if known is not None:
+                return known
+            last = self._applied.get(level, -1)
+            if info.epoch <= last:
+                msg = f"epoch {info.epoch} of level {level} is over: epoch {last} was applied"
+                raise SlotFailedError(msg)
+            try:
+                out = self._subtask.run_level(level, info, frames)
+            except Exception as error:
+                self._fail(error)
+                raise
+            self._applied[level] = info.epoch
+            self._outputs = {k: v for k, v in self._outputs.items() if k[0] == info.epoch}
+            self._outputs[(info.epoch, level)] = out
+            if info.checkpoint_id is not None and level == self._subtask.last_level:
+                self._start_async_phase(info, directory)
+            return out
+
+    def _fence(self, attempt: int) -> None:
+        if attempt != self.attempt:
+            msg = f"this slot belongs to execution attempt {self.attempt}, not {attempt}"
+            raise SlotFailedError(msg)
+        if self._failure is not None:
+            msg = f"the slot failed before: {self._failure}"
+            raise SlotFailedError(msg)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = str(error).splitlines()[0] if str(error) else type(error).__name__
+        self._send(failure_message(self.attempt, self._subtask.facts.subtask, error))
+
+    def _start_async_phase(self, info: EpochInfo, directory: str) -> None:
+        if info.checkpoint_id is None:
+            return
+        snapshots = self._subtask.take_snapshots(info.checkpoint_id)
+        checkpoint_id = info.checkpoint_id
+        self._spawn(lambda: self._async_phase(checkpoint_id, directory, snapshots))
+
+    def _async_phase(
+        self, checkpoint_id: int, directory: str, snapshots: list[OperatorSnapshot]
+    ) -> None:
+        facts = self._subtask.facts
+        started = self._clock.monotonic_ms()
+        try:
+            file, parts = write_snapshots(
+                self._storage, directory, facts.subtask, facts.attempt, snapshots
+            )
+            elapsed = self._clock.monotonic_ms() - started
+            self._send(
+                Acknowledge(
+                    facts.attempt, facts.subtask, checkpoint_id, file, parts, async_ms=elapsed
+                )
+            )
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            self._send(Decline(facts.attempt, facts.subtask, checkpoint_id, reason))
+        finally:
+            with self._lock:
+                for snapshot in snapshots:
+                    snapshot.release()
+
+    def notify_complete(self, attempt: int, checkpoint_id: int) -> list[tuple[str, list[bytes]]]:
+        """Let sinks commit; returns staged files of sinks that the driver commits."""
+        with self._lock:
+            self._fence(attempt)
+            try:
+                self._subtask.notify_complete(checkpoint_id)
+            except Exception as error:
+                self._fail(error)
+                raise
+            return self._subtask.take_staged()
+
+    def notify_aborted(self, attempt: int, checkpoint_id: int) -> None:
+        """Tell operators that a checkpoint was given up."""
+        with self._lock:
+            self._fence(attempt)
+            self._subtask.notify_aborted(checkpoint_id)
+
+    def close(self) -> None:
+        """Close all operators; what sinks did not prepare is dropped."""
+        with self._lock:
+            self._failure = self._failure or "the slot was closed"
+            self._subtask.close()
+
+
+def failure_message(attempt: int, subtask: int, error: BaseException) -> SlotFailure:
+    """Describe an error so that the driver can raise it as what it is."""
+    if isinstance(error, UserFunctionError):
+        return SlotFailure(
+            attempt, subtask, "UserFunctionError", error.user_traceback, error.operator, error.record
+        )
+    if isinstance(error, WeirError):
+        return SlotFailure(attempt, subtask, type(error).__name__, str(error))
+    return SlotFailure(attempt, subtask, "internal", user_traceback(error))
+
+

@@ -1,0 +1,1 @@
+"""The only package that imports pyspark: sources, levels, pipes, the streaming query, rewinding."""

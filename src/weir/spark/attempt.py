@@ -1,0 +1,202 @@
+"""One execution attempt: a streaming query, its epochs, and the end of bounded input."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from weir.checkpoint.decider import RequestKind
+from weir.checkpoint.metadata import SourcePositions
+from weir.errors import JobExecutionError
+from weir.jobmanager.checkpoints import Barrier
+from weir.jobmanager.recovery import RestorePoint
+from weir.runtime.subtask import EpochInfo
+from weir.spark.epochs import EpochRunner, EpochSpec
+from weir.spark.positions import initial_positions, prepare_query_dir, read_positions
+from weir.spark.session import query_settings
+from weir.spark.worker import Contact
+
+if TYPE_CHECKING:
+    from weir.spark.job import SparkJob
+
+log = logging.getLogger("weir.attempt")
+_TICK_S = 0.02
+
+
+class Attempt:
+    """One attempt of a job; ends by returning (input is over) or by raising."""
+
+    def __init__(self, job: SparkJob, number: int, restored: RestorePoint | None) -> None:
+        """Prepare the query's directory at the restored positions."""
+        self._job = job
+        self._number = number
+        master = job.master
+        self._layout = master.layout
+        self._query_dir = job.workspace.query_dir(number)
+        positions = self._start_positions(number, restored)
+        prepare_query_dir(self._query_dir, positions, self._layout)
+        self._positions = self._initial(positions)
+        self._epoch = restored.metadata.epoch if restored else 0
+        self._lock = threading.Lock()
+        self._query: Any = None
+        self._error: BaseException | None = None
+        contact = Contact(
+            master.location,
+            master.token,
+            master.host,
+            os.getpid(),
+            str(job.workspace.log_dir),
+            str(job.workspace.socket_dir),
+            not master.local,
+        )
+        spec = EpochSpec(
+            job.plan,
+            f"{job.job_id}-{number}",
+            job.plan_bytes,
+            job.input.columns,
+            contact,
+            job.job_id,
+            number,
+            anchored=not master.local,
+        )
+        self._runner = EpochRunner(spec, job.spark)
+
+    def _start_positions(
+        self, number: int, restored: RestorePoint | None
+    ) -> SourcePositions | None:
+        if restored is not None:
+            return restored.metadata.sources
+        if number == 0:
+            return None
+        # Starting over keeps where sources began: a source may begin "now" only once.
+        return initial_positions(self._job.workspace.query_dir(number - 1), self._layout)
+
+    def _initial(self, positions: SourcePositions | None) -> SourcePositions:
+        """Positions of a checkpoint before the first batch: the new directory, the old offsets."""
+        here = initial_positions(self._query_dir, self._layout)
+        if positions is None or positions.batch_id is None:
+            return here
+        return read_positions(self._query_dir, 0, self._layout)
+
+    def run(self, stop: threading.Event) -> None:
+        """Run until bounded input is over, the attempt fails, or the job is stopped."""
+        self._start_query()
+        for runner in self._job.input.runners:
+            runner.start()
+        while not stop.is_set():
+            if self._query_over():
+                break
+            if self._job.master.attempt_failed:
+                msg = "the attempt failed"
+                raise self._job.master.failure() or JobExecutionError(msg)
+            self._run_control_epoch()
+            self._end_of_functions()
+            stop.wait(_TICK_S)
+        if stop.is_set():
+            return
+        self._finish()
+
+    def _start_query(self) -> None:
+        job = self._job
+        settings = job.settings
+        writer = (
+            job.input.dataframe.writeStream.foreachBatch(self._on_batch)
+            .option("checkpointLocation", str(self._query_dir))
+            .queryName(f"{job.plan.job_name} {job.job_id[:8]}-{self._number}")
+        )
+        if job.input.bounded or settings.available_now:
+            writer = writer.trigger(availableNow=True)
+        elif settings.trigger_interval:
+            writer = writer.trigger(processingTime=settings.trigger_interval)
+        with query_settings(job.spark):
+            self._query = writer.start()
+
+    def _on_batch(self, batch: DataFrame, batch_id: int) -> None:
+        """Spark's callback: one batch is one epoch."""
+        try:
+            with self._lock:
+                positions = read_positions(self._query_dir, batch_id, self._layout)
+                self._positions = positions
+                self._run_epoch(batch, final=False)
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def _run_epoch(self, batch: DataFrame | None, *, final: bool) -> Barrier | None:
+        master = self._job.master
+        self._epoch += 1
+        barrier = master.checkpoints.begin_epoch(self._epoch, master.with_spool(self._positions))
+        number = None if barrier is None else barrier.checkpoint_id
+        master.note_epoch(self._epoch, number)
+        info = EpochInfo(
+            self._epoch, number, 0 if barrier is None else barrier.timestamp_ms, final
+        )
+        directory = "" if barrier is None else barrier.directory
+        reports = self._runner.run(batch, info, directory)
+        self._job.take_reports(self._epoch, reports)
+        master.checkpoints.epoch_done(barrier)
+        return barrier
+
+    def _query_over(self) -> bool:
+        if self._query.isActive:
+            return False
+        failed = self._query.exception()
+        if self._error is not None:
+            raise self._error
+        if failed is not None:
+            raise failed
+        return True
+
+    def _run_control_epoch(self) -> None:
+        """Give idle slots an epoch when a checkpoint or a timer is due and no batch is running."""
+        master = self._job.master
+        timer = master.next_timer_ms()
+        due = timer is not None and timer <= master.clock.now_ms()
+        if not due and not master.checkpoints.due():
+            return
+        if self._lock.acquire(blocking=False):
+            try:
+                self._run_epoch(None, final=False)
+            finally:
+                self._lock.release()
+
+    def _end_of_functions(self) -> None:
+        """Source functions that have returned make their input bounded after all."""
+        runners = self._job.input.runners
+        for runner in runners:
+            if runner.error is not None:
+                raise runner.error
+        only_functions = len(runners) == len(self._job.input.columns)
+        if runners and only_functions and all(r.finished for r in runners):
+            self._query.processAllAvailable()
+            self._query.stop()
+
+    def _finish(self) -> None:
+        """Run the last epoch: watermark to the end, timers, and a checkpoint that commits all."""
+        master = self._job.master
+        master.checkpoints.request(RequestKind.MANUAL, force=True, token="final")
+        with self._lock:
+            barrier = self._run_epoch(None, final=True)
+        if barrier is None:
+            msg = "the last epoch carried no checkpoint"
+            raise JobExecutionError(msg)
+        while not master.checkpoints.is_completed(barrier.checkpoint_id):
+            if master.attempt_failed:
+                failed = f"the last checkpoint, {barrier.checkpoint_id}, failed"
+                raise master.failure() or JobExecutionError(failed)
+            if barrier.checkpoint_id not in master.checkpoints.coordinator.pending:
+                if master.checkpoints.is_completed(barrier.checkpoint_id):
+                    break
+                msg = f"the last checkpoint, {barrier.checkpoint_id}, was not completed"
+                raise JobExecutionError(msg)
+            threading.Event().wait(_TICK_S)
+
+    def close(self) -> None:
+        """Stop the query and free what the attempt holds."""
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+        self._runner.close()

@@ -1,0 +1,96 @@
+"""Running a user's `SourceFunction` in the driver and journaling what it collects.
+
+The journal is what makes a function's records replayable. A program that is started again on the
+same journal skips as many records as are in it already: `run` is expected to produce the same
+sequence again.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from weir.clock import SystemClock
+from weir.spark.spool import SpoolWriter, coerce, pickled_table
+
+_FLUSH_RECORDS = 10_000
+_FLUSH_MS = 200
+
+
+class FunctionRunner:
+    """One source function, running until it returns or the job ends."""
+
+    def __init__(
+        self, function: Any, directory: Path, type_info: Any, stop: threading.Event
+    ) -> None:
+        """Prepare; `start` runs the function in a thread."""
+        self._function = function
+        self._directory = directory
+        self._type_info = type_info
+        self._stop = stop
+        self._clock = SystemClock()
+        self._lock = threading.Lock()
+        self._buffer: list[Any] = []
+        self._writer = SpoolWriter(directory)
+        self._skip = _journaled(directory)
+        self.error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Run the function, once."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="source-function", daemon=True)
+            self._thread.start()
+            threading.Thread(target=self._flush_often, daemon=True).start()
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether the function returned and everything is in the journal."""
+        return self._thread is not None and not self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """Ask the function to return."""
+        cancel = getattr(self._function, "cancel", None)
+        if cancel is not None and not self.finished:
+            cancel()
+
+    def collect(self, element: Any) -> None:
+        """Take a record (the `ctx` of `run`)."""
+        with self._lock:
+            if self._skip > 0:
+                self._skip -= 1
+                return
+            self._buffer.append(coerce(element, self._type_info))
+            if len(self._buffer) >= _FLUSH_RECORDS:
+                self._flush()
+
+    def _run(self) -> None:
+        try:
+            self._function.run(self)
+        except Exception as error:
+            self.error = error
+        with self._lock:
+            self._flush()
+
+    def _flush_often(self) -> None:
+        while not self.finished and not self._stop.wait(_FLUSH_MS / 1000):
+            with self._lock:
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._buffer:
+            self._writer.append(pickled_table(self._buffer))
+            self._buffer = []
+
+
+def _journaled(directory: Path) -> int:
+    import pickle
+
+    count = 0
+    for path in sorted(directory.glob("*.parquet")):
+        for row in pq.read_table(path).column(0):
+            count += len(pickle.loads(row.as_buffer()))
+    return count

@@ -1,0 +1,77 @@
+"""Finding or making the Spark session, and the settings that an epoch needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+_FILE_MANAGER = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+# What a session needs while the query starts; the query keeps its own copy afterwards.
+_QUERY_SETTINGS = {
+    # An empty input would otherwise be optimised into a plan without partitions.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+    "spark.sql.streaming.minBatchesToRetain": "1000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.useLargeVarTypes": "false",
+}
+_NEW_SESSION_SETTINGS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.stopTimeout": "30s",
+    # Cached control rows decide where a subtask runs; shuffle sizes must not outvote them.
+    "spark.shuffle.reduceLocality.enabled": "false",
+}
+
+
+def use_running_python() -> None:
+    """Let Spark's workers run the interpreter that runs this program, unless somebody chose."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def get_spark(app_name: str = "weir") -> SparkSession:
+    """Return the active session, or start one: the submitted master, else all local cores."""
+    use_running_python()
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    builder = SparkSession.builder.appName(app_name)
+    if "SPARK_MASTER" in os.environ:
+        builder = builder.master(os.environ["SPARK_MASTER"])
+    elif "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
+        builder = builder.master("local[*]")
+    for key, value in _NEW_SESSION_SETTINGS.items():
+        builder = builder.config(key, value)
+    # Quiet by default: warnings of Spark's own start-up are not the user's concern.
+    if not os.environ.get("WEIR_SPARK_LOG"):
+        builder = builder.config("spark.log.level", "ERROR")
+    return builder.getOrCreate()
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Tell whether executors live inside the driver's JVM."""
+    return spark.sparkContext.master.startswith("local") and "cluster" not in (
+        spark.sparkContext.master
+    )
+
+
+@contextmanager
+def query_settings(spark: SparkSession) -> Iterator[None]:
+    """Apply the settings that a query copies when it starts, then restore the user's."""
+    before = {key: spark.conf.get(key, None) for key in _QUERY_SETTINGS}
+    for key, value in _QUERY_SETTINGS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)

@@ -1,0 +1,184 @@
+"""Turning the program's sources into one streaming DataFrame.
+
+One source keeps its columns; several are united with one struct column each, so that Spark logs
+their offsets in one record.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from weir.codec.arrow import arrow_schema_for, type_from_arrow
+from weir.errors import UsageError
+from weir.graph.plan import JobPlan, OperatorNode
+from weir.graph.sources import (
+    CollectionSource,
+    DataFrameSource,
+    FunctionSource,
+    SequenceSource,
+    TextFileSource,
+)
+from weir.graph.transformation import StreamGraph
+from weir.spark.function_source import FunctionRunner
+from weir.spark.spool import spool_collection, spool_sequence
+from weir.spark.worker import SourceColumns
+
+
+@dataclass
+class OpenedSource:
+    """A source as a stream."""
+
+    node: OperatorNode
+    dataframe: DataFrame
+    decode: str
+    type_info: Any
+    bounded: bool
+    runner: FunctionRunner | None = None
+
+
+@dataclass
+class Input:
+    """All sources of a program as one stream."""
+
+    dataframe: DataFrame
+    columns: tuple[SourceColumns, ...]
+    uids: list[str]
+    bounded: bool
+    runners: list[FunctionRunner] = field(default_factory=list)
+
+
+def declare_types(graph: StreamGraph) -> None:
+    """Give DataFrame sources the type of their columns, before the plan is compiled."""
+    for t in graph.transformations:
+        if t.kind == "source" and isinstance(t.function, DataFrameSource):
+            schema = to_arrow_schema(t.function.dataframe.schema)
+            declared = t.function.type_info or t.output_type
+            t.output_type = declared or type_from_arrow(schema)
+            if arrow_schema_for(t.output_type) is None:
+                unsupported = [f.name for f in schema if arrow_schema_for_field(f) is None]
+                msg = (
+                    f"source '{t.name}': columns {unsupported} have types that cannot become "
+                    "record fields; cast or drop them before from_dataframe()"
+                )
+                raise UsageError(msg)
+
+
+def arrow_schema_for_field(field_: Any) -> Any:
+    """Return the columnar schema of one column, None when there is none."""
+    import pyarrow as pa
+
+    return arrow_schema_for(type_from_arrow(pa.schema([field_])))
+
+
+def detach_sources(plan: JobPlan) -> dict[int, Any]:
+    """Take source objects (DataFrames, collections) out of the plan: they stay in the driver."""
+    sources: dict[int, Any] = {}
+    for op in plan.operators:
+        if op.kind == "source":
+            sources[op.index] = op.function
+            op.function = None
+    return sources
+
+
+class SourceOpener:
+    """Opens sources below one spool directory."""
+
+    def __init__(self, spark: SparkSession, spool: Path, records_per_file: int) -> None:
+        """Bind to a session and a place for spooled data."""
+        self._spark = spark
+        self._spool = spool
+        self._records = records_per_file
+
+    def open(self, plan: JobPlan, sources: dict[int, Any], stop: threading.Event) -> Input:
+        """Open all sources of a plan."""
+        opened = [
+            self._open(plan.operators[index], source, stop) for index, source in sources.items()
+        ]
+        return unite(opened)
+
+    def _open(self, node: OperatorNode, source: Any, stop: threading.Event) -> OpenedSource:
+        if isinstance(source, CollectionSource):
+            path = spool_collection(
+                self._spool / str(node.index), source.elements, source.type_info, self._records
+            )
+            return OpenedSource(node, self._stream(path, "p binary"), "pickled", None, True)
+        if isinstance(source, SequenceSource):
+            path = spool_sequence(
+                self._spool / str(node.index), source.start, source.end, self._records
+            )
+            frame = self._stream(path, "start bigint, stop bigint")
+            return OpenedSource(node, frame, "ranges", None, True)
+        if isinstance(source, TextFileSource):
+            return OpenedSource(node, self._text(source), "text", None, True)
+        if isinstance(source, FunctionSource):
+            directory = self._spool / str(node.index) / "function"
+            runner = FunctionRunner(source.function, directory, source.type_info, stop)
+            frame = self._stream(directory, "p binary")
+            return OpenedSource(node, frame, "pickled", None, False, runner)
+        if isinstance(source, DataFrameSource):
+            frame = source.dataframe
+            if frame.isStreaming:
+                return OpenedSource(node, frame, "columns", node.output_type, False)
+            return OpenedSource(node, self._static(node, frame), "columns", node.output_type, True)
+        msg = f"source '{node.name}': {type(source).__name__} is not a source that Weir can read"
+        raise UsageError(msg)
+
+    def _stream(self, path: Path, schema: str) -> DataFrame:
+        reader = self._spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(path))
+
+    def _text(self, source: TextFileSource) -> DataFrame:
+        path = Path(source.path.removeprefix("file://"))
+        reader = self._spark.readStream.option("encoding", source.charset)
+        if path.is_file():
+            return reader.option("pathGlobFilter", path.name).text(str(path.parent))
+        if not path.exists():
+            msg = f"read_text_file: {str(path)!r} does not exist"
+            raise UsageError(msg)
+        return reader.text(str(path))
+
+    def _static(self, node: OperatorNode, frame: DataFrame) -> DataFrame:
+        path = self._spool / str(node.index) / "dataframe"
+        if not (path / "_SUCCESS").exists():
+            frame.write.mode("overwrite").option("maxRecordsPerFile", 500_000).parquet(str(path))
+        reader = self._spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 8)
+        return reader.parquet(str(path))
+
+
+def unite(opened: list[OpenedSource]) -> Input:
+    """Make one stream of all sources."""
+    uids = [s.node.uid or s.node.id for s in opened]
+    runners = [s.runner for s in opened if s.runner is not None]
+    bounded = all(s.bounded for s in opened)
+    if len(opened) == 1:
+        only = opened[0]
+        columns = (SourceColumns(only.node.index, only.decode, only.type_info, None),)
+        return Input(only.dataframe, columns, uids, bounded, runners)
+    schemas = [s.dataframe.schema for s in opened]
+    parts = [_tagged(i, s.dataframe, schemas) for i, s in enumerate(opened)]
+    frame = parts[0]
+    for part in parts[1:]:
+        frame = frame.unionByName(part)
+    columns = tuple(
+        SourceColumns(s.node.index, s.decode, s.type_info, f"s{i}") for i, s in enumerate(opened)
+    )
+    return Input(frame, columns, uids, bounded, runners)
+
+
+def _tagged(index: int, frame: DataFrame, schemas: list[StructType]) -> DataFrame:
+    columns = []
+    for i, schema in enumerate(schemas):
+        if i == index:
+            whole = F.struct(*[F.col(f"`{name}`") for name in frame.columns])
+            columns.append(whole.alias(f"s{i}"))
+        else:
+            columns.append(F.lit(None).cast(schema).alias(f"s{i}"))
+    return frame.select(*columns)

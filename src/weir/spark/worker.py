@@ -1,0 +1,260 @@
+"""What runs inside Spark's Python workers: level 0 and the pipes.
+
+Both are stateless: everything they need travels with the task, everything that lasts is in a
+slot. Parsed plans are remembered per process, because a worker serves many epochs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import socket
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+import msgspec
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from weir.clock import SystemClock
+from weir.codec.arrow import batch_to_rows
+from weir.graph.plan import JobPlan
+from weir.runtime.frame import (
+    FRAME_SCHEMA,
+    Chunk,
+    ColumnChunk,
+    frames_to_batch,
+)
+from weir.runtime.operator import TaskFacts
+from weir.runtime.source_side import SourceSide
+from weir.slot.channel import Channel, ChannelError
+from weir.slot.messages import EpochCall, SlotFailure
+from weir.slot.service import failure_message
+from weir.slot.spawn import spawn_slot
+from weir.spark.spool import expand_ranges
+
+FRAME_DDL = "salt int, edge int, origin bigint, payload binary"
+CONTROL_ROW = -2
+log = logging.getLogger("weir.worker")
+_plans: dict[str, JobPlan] = {}
+
+
+@dataclass(frozen=True)
+class SourceColumns:
+    """How the rows of one source arrive.
+
+    `decode` is "columns" (typed columns), "pickled" (a column of pickled lists), "ranges" (of
+    whole numbers) or "text".
+    `column` is the struct column of this source when several are united, else None.
+    """
+
+    operator: int
+    decode: str
+    type_info: Any
+    column: str | None
+
+
+@dataclass(frozen=True)
+class Contact:
+    """Where the JobManager is and how to prove belonging to the job."""
+
+    location: str
+    token: bytes
+    driver_host: str
+    driver_pid: int
+    log_dir: str
+    socket_dir: str
+    tcp: bool
+
+
+@dataclass(frozen=True)
+class SourceTask:
+    """Level 0 of one epoch."""
+
+    plan_id: str
+    plan: bytes
+    sources: tuple[SourceColumns, ...]
+    salts: tuple[int, ...]
+    barrier: int | None
+    attempt: int
+    job_id: str
+    contact: Contact
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Turn source rows into frames."""
+        try:
+            yield from self._run(batches)
+        except Exception as error:
+            report_failure(self.contact, failure_message(self.attempt, -1, error))
+            raise
+
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        plan = load_plan(self.plan_id, self.plan)
+        partition = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        facts = TaskFacts(
+            job_id=self.job_id,
+            job_name=plan.job_name,
+            attempt=self.attempt,
+            subtask=partition,
+            clock=SystemClock(),
+            report=lambda index, kind, values: None,
+        )
+        side = SourceSide(plan, facts)
+        salt = self.salts.__getitem__
+        for batch in batches:
+            self._feed(side, batch)
+            frames = side.take_frames()
+            if frames:
+                yield frames_to_batch(frames, salt)
+        last = [*side.take_frames(), *side.finish(self.barrier)]
+        if last:
+            yield frames_to_batch(last, salt)
+
+    def _feed(self, side: SourceSide, batch: pa.RecordBatch) -> None:
+        for source in self.sources:
+            part = batch
+            if source.column is not None:
+                column = batch.column(source.column)
+                part = _struct_rows(column)
+            if part.num_rows:
+                _feed_source(side, source, part)
+
+
+def _struct_rows(column: pa.Array) -> pa.RecordBatch:
+    """Return the rows of one source of a union as columns."""
+    if column.null_count:
+        column = column.drop_null()
+    return pa.RecordBatch.from_struct_array(column)
+
+
+def _feed_source(side: SourceSide, source: SourceColumns, batch: pa.RecordBatch) -> None:
+    if source.decode == "pickled":
+        for value in batch.column(0):
+            side.feed(source.operator, Chunk(pickle.loads(value.as_buffer())))
+        return
+    if source.decode == "ranges":
+        for numbers in expand_ranges(batch):
+            side.feed(source.operator, Chunk(numbers))
+        return
+    if source.decode == "text":
+        side.feed(source.operator, Chunk(batch.column(0).to_pylist()))
+        return
+
+    def to_rows(chunk: ColumnChunk) -> Chunk:
+        return Chunk(batch_to_rows(chunk.batch, source.type_info))
+
+    side.feed_columns(source.operator, ColumnChunk(batch), to_rows)
+
+
+def load_plan(plan_id: str, data: bytes) -> JobPlan:
+    """Unpickle a plan once per process."""
+    plan = _plans.get(plan_id)
+    if plan is None:
+        _plans.clear()
+        plan = _plans[plan_id] = cloudpickle.loads(data)
+    return plan
+
+
+@dataclass(frozen=True)
+class PipeTask:
+    """One level of one epoch: stream the partition to its slot and the slot's output back."""
+
+    call: EpochCall
+    job_id: str
+    salts: tuple[int, ...]
+    next_salts: tuple[int, ...]
+    contact: Contact
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run inside `mapInArrow`."""
+        subtask = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        driver = Channel(self.contact.location, self.contact.token)
+        channel = Channel(self._locate(driver, subtask), self.contact.token)
+        table = np.array(self.next_salts or (0,), np.int32)
+        try:
+            for batch in channel.exchange(self.call, self._frames(batches, subtask)):
+                targets = batch.column(0).to_numpy()
+                salts = pa.array(table[targets] if len(self.next_salts) else targets)
+                yield pa.RecordBatch.from_arrays([salts, *batch.columns[1:]], schema=FRAME_SCHEMA)
+        except ChannelError as error:
+            lost = SlotFailure(self.call.attempt, subtask, "SlotLost", str(error))
+            report_failure(self.contact, lost)
+            raise
+        finally:
+            channel.close()
+            driver.close()
+
+    def _frames(
+        self, batches: Iterable[pa.RecordBatch], subtask: int
+    ) -> Iterator[pa.RecordBatch]:
+        expected = self.salts[subtask]
+        for batch in batches:
+            edges = batch.column(1).to_numpy()
+            salts = batch.column(0).to_numpy()
+            if len(salts) and not (salts == expected).all():
+                msg = f"partition {subtask} holds rows of another subtask: shuffle went astray"
+                raise RuntimeError(msg)
+            if (edges == CONTROL_ROW).any():
+                keep = np.flatnonzero(edges != CONTROL_ROW)
+                if not len(keep):
+                    continue
+                batch = batch.take(pa.array(keep))
+            yield batch
+
+    def _locate(self, driver: Channel, subtask: int) -> str:
+        body = msgspec.msgpack.encode((self.call.attempt, subtask))
+        host = host_name(self.contact)
+        while True:
+            answer = driver.call("locate", body, timeout_s=60.0)
+            status, unix, tcp, slot_host, message = msgspec.msgpack.decode(answer)
+            if status == "ready":
+                return str(unix if slot_host == host or not tcp else tcp)
+            if status == "start":
+                self._start(subtask, host)
+            elif status != "wait":
+                msg = f"slot {subtask}: {status} ({message})"
+                raise ChannelError(msg)
+
+    def _start(self, subtask: int, host: str) -> None:
+        contact, attempt = self.contact, self.call.attempt
+        name = f"slot-{subtask}-attempt-{attempt}"
+        spec = {
+            "driver": contact.location,
+            "attempt": attempt,
+            "subtask": subtask,
+            "host": host,
+            "log": os.path.join(contact.log_dir, f"{name}.log"),
+            "socket": os.path.join(contact.socket_dir, f"s{subtask}a{attempt}"),
+            "tcp": contact.tcp,
+            "watch_pid": contact.driver_pid if host == contact.driver_host else None,
+        }
+        spawn_slot(spec, contact.token)
+
+
+def host_name(contact: Contact) -> str:
+    """Return an address of this host that other hosts reach; loopback in local mode."""
+    if not contact.tcp:
+        return "localhost"
+    local = os.environ.get("SPARK_LOCAL_IP")
+    return local or socket.gethostbyname(socket.gethostname())
+
+
+def report_failure(contact: Contact, failure: SlotFailure) -> None:
+    """Tell the JobManager why this task is about to fail; it may know better already."""
+    try:
+        driver = Channel(contact.location, contact.token)
+        driver.call_struct("failure", failure, timeout_s=5.0)
+        driver.close()
+    except ChannelError as error:
+        log.warning("%s", error)
+
+
+def default_socket_dir(job_id: str) -> str:
+    """Return a short private directory for Unix sockets (their paths are limited to 107 bytes)."""
+    return os.path.join(tempfile.gettempdir(), f"weir-{os.getuid()}-{job_id[:12]}")
+

@@ -64,7 +64,15 @@ MAY_USE = {
 }
 
 # Files whose broad handlers may swallow. Elsewhere such a handler has to end by raising.
-MAY_CATCH_EVERYTHING: set[str] = set()
+# All of these stand between user code or another process and something that has to go on.
+MAY_CATCH_EVERYTHING = {
+    "src/weir/jobmanager/master.py",
+    "src/weir/runtime/subtask.py",
+    "src/weir/slot/main.py",
+    "src/weir/slot/service.py",
+    "src/weir/spark/function_source.py",
+    "src/weir/spark/job.py",
+}
 
 # "file.py:Class.method" of long parameter lists that PyFlink's signature dictates.
 PYFLINK_SIGNATURES: set[str] = set()

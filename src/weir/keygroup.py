@@ -95,7 +95,7 @@ def _hash_int(value: int) -> int:
 def _hash_float(value: float) -> int:
     if value.is_integer():
         return _hash_int(int(value))
-    bits = struct.unpack(">q", struct.pack(">d", value))[0]
+    bits = int(struct.unpack(">q", struct.pack(">d", value))[0])
     return (bits ^ (bits >> 32)) & _M32
 
 

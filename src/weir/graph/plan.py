@@ -126,9 +126,7 @@ def compile_plan(graph: StreamGraph, default_parallelism: int) -> JobPlan:
     order = _topological(graph.transformations)
     levels = _assign_levels(order, graph, default_parallelism)
     index_of = {t.id: i for i, t in enumerate(order)}
-    operators = [
-        _node(i, t, levels[t.id], graph, default_parallelism) for i, t in enumerate(order)
-    ]
+    operators = [_node(i, t, levels[t.id], graph, default_parallelism) for i, t in enumerate(order)]
     _check_uids(operators)
     edges: list[EdgeNode] = []
     for t in order:
@@ -186,15 +184,15 @@ def _parallelism(t: Transformation, graph: StreamGraph, default: int) -> int:
     return t.parallelism or graph.parallelism or default
 
 
-def _assign_levels(
-    order: list[Transformation], graph: StreamGraph, default: int
-) -> dict[int, int]:
+def _assign_levels(order: list[Transformation], graph: StreamGraph, default: int) -> dict[int, int]:
     levels: dict[int, int] = {}
     for t in order:
         level = 0
         for group in t.inputs:
             for edge in group:
-                level = max(level, levels[edge.source.id] + _crosses(edge, t, levels, graph, default))
+                level = max(
+                    level, levels[edge.source.id] + _crosses(edge, t, levels, graph, default)
+                )
         if level == 0 and not runs_on_source_side(t):
             level = 1
         levels[t.id] = level

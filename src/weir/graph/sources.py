@@ -1,7 +1,7 @@
 """Sources as plain values: what to read, nothing about how.
 
-The door creates them and `weir.spark` turns them into Spark streams. A source value is complete when it is created; it opens
-nothing and holds no connection.
+The door creates them and `weir.spark` turns them into Spark streams. A source value is complete
+when it is created; it opens nothing and holds no connection.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from weir.checkpoint.actions import (
@@ -227,7 +228,7 @@ class CheckpointRunner:
             self._delete_checkpoint(action.ref)
         elif isinstance(action, DeleteFiles):
             for path in action.files:
-                self._quietly(lambda path=path: self._storage.delete(path))
+                self._quietly(partial(self._storage.delete, path))
         elif isinstance(action, FailJob):
             self._events.failed(action.message)
         elif isinstance(action, RejectRequest):

@@ -155,20 +155,20 @@ class SlotCalls:
         """Tell all slots that a checkpoint was given up; nobody depends on it."""
         body = msgspec.msgpack.encode((self._registry.attempt, checkpoint_id))
         for slot in self._registry.ready():
-            try:
-                self._channel(slot).call("aborted", body)
-            except ChannelError as error:
-                log.debug("aborted(%s): %s", checkpoint_id, error)
+            self._tell(slot, "aborted", body)
+
+    def _tell(self, slot: SlotEntry, action: str, body: bytes) -> None:
+        try:
+            self._channel(slot).call(action, body, timeout_s=2.0)
+        except ChannelError as error:
+            log.debug("%s: %s", action, error)
 
     def leave(self, slots: list[SlotEntry], reason: str) -> None:
         """Tell slots to end; those that do not hear it leave when their lease ends."""
         for slot in slots:
             if not slot.ready:
                 continue
-            try:
-                self._channel(slot).call("leave", reason.encode(), timeout_s=2.0)
-            except ChannelError as error:
-                log.debug("leave: %s", error)
+            self._tell(slot, "leave", reason.encode())
             channel = self._channels.pop(slot.tcp or slot.unix, None)
             if channel is not None:
                 channel.close()

@@ -1,7 +1,7 @@
 """The JobMaster: everything about a job that does not depend on Spark.
 
-Owns the gateway, the slots of the current attempt, the checkpoints and the restart strategy. Callers
-come from several threads; the parts it is made of are thread-safe each for itself.
+Owns the gateway, the slots of the current attempt, the checkpoints and the restart strategy.
+Callers come from several threads; the parts it is made of are thread-safe each for itself.
 """
 
 from __future__ import annotations

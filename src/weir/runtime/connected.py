@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weir.errors import UsageError
+from weir.runtime.context import TimerService
 from weir.runtime.frame import Chunk
 from weir.runtime.keyed import ElementContext, SlotProcess, TimerContext, keyed_rows, spread_stamps
 from weir.runtime.stateful import StatefulOperator
@@ -90,8 +91,13 @@ class BroadcastContext(ElementContext):
 
     __slots__ = ("_access",)
 
+    def __init__(self, operator: BroadcastProcess, service: TimerService, writable: bool) -> None:
+        """Bind to an operator, with or without the right to write."""
+        super().__init__(operator, service)
+        self._access = _BroadcastAccess(operator, writable)
+
     def get_broadcast_state(self, state_descriptor: Any) -> Any:
-        """Return the broadcast state, writable."""
+        """Return the broadcast state."""
         return self._access.get(state_descriptor)
 
     def current_processing_time(self) -> int:
@@ -114,6 +120,11 @@ class BroadcastTimerContext(TimerContext):
 
     __slots__ = ("_access",)
 
+    def __init__(self, operator: BroadcastProcess, service: TimerService) -> None:
+        """Bind to an operator."""
+        super().__init__(operator, service)
+        self._access = _BroadcastAccess(operator, writable=False)
+
     def get_broadcast_state(self, state_descriptor: Any) -> Any:
         """Return the broadcast state, read-only."""
         return self._access.get(state_descriptor)
@@ -129,13 +140,9 @@ class BroadcastProcess(SlotProcess):
         for descriptor in self.node.options["descriptors"]:
             self.operator_store.get_broadcast_state(descriptor)
         super().open()
-        self.context = ReadOnlyContext(self, self.timer_service)
-        self.context._access = _BroadcastAccess(self, writable=False)
-        self.broadcast_context = BroadcastContext(self, self.timer_service)
-        self.broadcast_context._access = _BroadcastAccess(self, writable=True)
-        timers = BroadcastTimerContext(self, self.timer_service)
-        timers._access = _BroadcastAccess(self, writable=False)
-        self.timer_context = timers
+        self.context = ReadOnlyContext(self, self.timer_service, writable=False)
+        self.broadcast_context = BroadcastContext(self, self.timer_service, writable=True)
+        self.timer_context = BroadcastTimerContext(self, self.timer_service)
 
     def broadcast_state(self, descriptor: Any, writable: bool) -> Any:
         """Return a view of a broadcast state."""

@@ -77,9 +77,7 @@ class Counter:
 class RuntimeContext:
     """Task facts and state access of one operator."""
 
-    def __init__(
-        self, node: OperatorNode, facts: TaskFacts, backend: KeyedBackend | None
-    ) -> None:
+    def __init__(self, node: OperatorNode, facts: TaskFacts, backend: KeyedBackend | None) -> None:
         """Bind to one operator of one subtask."""
         self._node = node
         self._facts = facts

@@ -7,7 +7,6 @@ task harmless.
 
 from __future__ import annotations
 
-import random
 import traceback
 from collections.abc import Sequence
 from itertools import compress
@@ -21,7 +20,7 @@ from weir.codec.arrow import arrow_schema_for, rows_to_batch
 from weir.errors import UsageError, UserFunctionError, WeirError
 from weir.graph.plan import EdgeNode
 from weir.graph.transformation import Partitioning
-from weir.keygroup import key_group, key_groups_of_int64, stable_hash
+from weir.keygroup import key_group, key_groups_of_int64, murmur_column, stable_hash
 from weir.runtime.frame import (
     GROUPS,
     TIMESTAMPS,
@@ -170,15 +169,17 @@ class EdgeWriter:
             msg = f"edge into '{self._operator_name}' is keyed but has no key selector"
             raise UsageError(msg)
         selector = key.selector
+        keys: list[Any] = []
         try:
-            return [selector(v) for v in values]
+            # extend() keeps what succeeded, so its length points at the record that failed.
+            keys.extend(map(selector, values))
         except WeirError:
             raise
         except Exception as error:
-            record = _first_failing(selector, values)
             text = "".join(traceback.format_exception(error))
             name = f"key selector of '{self._operator_name}'"
-            raise UserFunctionError(name, shorten(record), text) from None
+            raise UserFunctionError(name, shorten(values[len(keys)]), text) from None
+        return keys
 
     def _groups(self, keys: Sequence[Any]) -> list[int]:
         cache, maximum = self._cache, self.edge.max_parallelism
@@ -203,8 +204,10 @@ class EdgeWriter:
         if self.edge.partitioning is Partitioning.CUSTOM:
             return self._custom(chunk.values)
         if self.edge.partitioning is Partitioning.SHUFFLE:
-            draw = random.Random(origin(self.sender, self._sequence))
-            return np.array([draw.randrange(self._targets) for _ in range(count)])
+            # Scattered by the position in the stream: a replay spreads records alike.
+            first = origin(self.sender, self._sequence) * 0x9E3779B1 + self.records
+            positions = (np.arange(count) + (first & 0x7FFFFFFF)).astype(np.uint32)
+            return murmur_column(positions) % self._targets
         start, self._next = self._next, (self._next + count) % self._targets
         return (np.arange(count) + start) % self._targets
 
@@ -261,14 +264,3 @@ class EdgeWriter:
         encoded = column.dictionary_encode()
         distinct = self._groups(encoded.dictionary.to_pylist())
         return np.array(distinct)[encoded.indices.to_numpy()]
-
-
-def _first_failing(selector: Any, values: list[Any]) -> Any:
-    for v in values:
-        try:
-            selector(v)
-        except Exception:
-            return v
-    return None
-
-

@@ -97,7 +97,7 @@ def dumps(value: Any) -> bytes:
     try:
         return pickle.dumps(value, 5)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return cloudpickle.dumps(value, 5)
+        return bytes(cloudpickle.dumps(value, 5))
 
 
 def pack_chunk(chunk: Chunk) -> bytes:
@@ -151,7 +151,7 @@ def payload_kind(payload: pa.Buffer | bytes) -> bytes:
 def unpack_data(payload: pa.Buffer, edge: EdgeNode) -> Chunk:
     """Decode a data payload into Python records, keys and key groups."""
     view = memoryview(payload)
-    if view[:1] == b"P":
+    if payload_kind(payload) == b"P":
         values, timestamps, keys, raw = pickle.loads(view[1:])
         if raw is None:
             return Chunk(values, timestamps, keys, None)

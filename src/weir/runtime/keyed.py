@@ -155,6 +155,11 @@ class TimerContext(ElementContext):
 
     __slots__ = ("_domain",)
 
+    def __init__(self, operator: StatefulOperator, timer_service: TimerService) -> None:
+        """Bind to an operator; the operator sets the domain before firing."""
+        super().__init__(operator, timer_service)
+        self._domain = EVENT_TIME
+
     def time_domain(self) -> Any:
         """Tell whether an event-time or a processing-time timer fires."""
         return self._operator.time_domain(self._domain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -67,12 +68,19 @@ class SlotAggregate(SlotReduce):
         return self._combine
 
 
+_MERGE: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": operator.add,
+    "min": lambda a, b: min(a, b),
+    "max": lambda a, b: max(a, b),
+}
+
+
 def _combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:
     if op == "min_by":
         return lambda last, v: v if get_field(v, field) < get_field(last, field) else last
     if op == "max_by":
         return lambda last, v: v if get_field(v, field) > get_field(last, field) else last
-    merge: Callable[[Any, Any], Any] = {"sum": lambda a, b: a + b, "min": min, "max": max}[op]
+    merge = _MERGE[op]
 
     def combine(last: Any, v: Any) -> Any:
         return with_field(last, field, merge(get_field(last, field), get_field(v, field)))

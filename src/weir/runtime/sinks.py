@@ -82,7 +82,9 @@ class SinkOperator(StatefulOperator):
         committables = self._open_writer().prepare(checkpoint_id)
         if committables:
             self._pending[checkpoint_id] = committables
-        entries = [msgspec.json.encode((n, list(map(bytes.decode, c)))) for n, c in self._pending.items()]
+        entries = [
+            msgspec.json.encode((n, list(map(bytes.decode, c)))) for n, c in self._pending.items()
+        ]
         self._state.update(entries)
         return super().snapshot(checkpoint_id, timestamp_ms)
 

@@ -255,7 +255,7 @@ class Subtask:
 
     def take_staged(self) -> list[tuple[str, list[bytes]]]:
         """Hand over what sinks staged for the driver to commit, by operator id."""
-        staged = []
+        staged: list[tuple[str, list[bytes]]] = []
         for op in self.operators.values():
             if isinstance(op, DriverSinkOperator) and op.handover:
                 staged.append((op.node.id, op.handover))
@@ -274,14 +274,17 @@ class Subtask:
 
     def close(self) -> None:
         """Close all operators; the first error is raised after all were tried."""
-        first: BaseException | None = None
-        for op in self.operators.values():
-            try:
-                op.close()
-            except Exception as error:
-                first = first or error
-        if first is not None:
-            raise first
+        errors = [e for op in self.operators.values() if (e := _closing_error(op)) is not None]
+        if errors:
+            raise errors[0]
+
+
+def _closing_error(op: Operator) -> Exception | None:
+    try:
+        op.close()
+    except Exception as error:
+        return error
+    return None
 
 
 def _priority(edge: EdgeNode, plan: JobPlan) -> int:

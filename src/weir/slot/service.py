@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-
 from weir.clock import Clock
 from weir.errors import UserFunctionError, WeirError
 from weir.runtime.frame import Frame
@@ -154,10 +153,13 @@ def failure_message(attempt: int, subtask: int, error: BaseException) -> SlotFai
     """Describe an error so that the driver can raise it as what it is."""
     if isinstance(error, UserFunctionError):
         return SlotFailure(
-            attempt, subtask, "UserFunctionError", error.user_traceback, error.operator, error.record
+            attempt,
+            subtask,
+            "UserFunctionError",
+            error.user_traceback,
+            error.operator,
+            error.record,
         )
     if isinstance(error, WeirError):
         return SlotFailure(attempt, subtask, type(error).__name__, str(error))
     return SlotFailure(attempt, subtask, "internal", user_traceback(error))
-
-

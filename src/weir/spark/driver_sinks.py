@@ -7,6 +7,7 @@ that id; then every row arrives exactly once.
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,6 @@ class DriverSinks:
 
     @staticmethod
     def _exists(committable: bytes) -> bool:
-        import json
-
         # A staged file that is gone was handed over before the crash that we recover from.
         return Path(json.loads(committable)["path"]).exists()
 

@@ -72,7 +72,7 @@ class EpochRunner:
                 spec.job_id,
                 spec.contact,
             )
-            frames = batch.mapInArrow(task, FRAME_DDL)  # type: ignore[arg-type]
+            frames = batch.mapInArrow(task, FRAME_DDL)
         for level in range(1, len(widths)):
             frames = self._level(session, frames, level, info, directory)
         rows = frames.collect()
@@ -101,7 +101,7 @@ class EpochRunner:
             # Twice, so that the cached rows' location outvotes that of the shuffled ones.
             shuffled = anchor.union(anchor.where("edge = 0")).union(shuffled)
         pipe = PipeTask(call, spec.job_id, salts(width), following, spec.contact)
-        return shuffled.mapInArrow(pipe, FRAME_DDL)  # type: ignore[arg-type]
+        return shuffled.mapInArrow(pipe, FRAME_DDL)
 
     def _control_rows(self, session: SparkSession, width: int) -> DataFrame:
         """Return one row per subtask; cached on clusters, where it decides who runs where."""

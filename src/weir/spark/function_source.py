@@ -7,6 +7,7 @@ sequence again.
 
 from __future__ import annotations
 
+import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,6 @@ class FunctionRunner:
 
 
 def _journaled(directory: Path) -> int:
-    import pickle
-
     count = 0
     for path in sorted(directory.glob("*.parquet")):
         for row in pq.read_table(path).column(0):

@@ -217,12 +217,18 @@ def _brief(error: BaseException) -> str:
 
 def _unpicklable(plan: Any, error: Exception) -> str:
     for op in plan.operators:
-        try:
-            cloudpickle.dumps((op.function, op.options))
-        except Exception as cause:
+        cause = _pickling_error((op.function, op.options))
+        if cause is not None:
             return (
                 f"operator '{op.name}' cannot be sent to the slots: {cause}; do not hold "
                 "connections, locks or sessions in the function, create them in open()"
             )
     return f"the program cannot be sent to the slots: {error}"
 
+
+def _pickling_error(value: Any) -> Exception | None:
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:
+        return error
+    return None

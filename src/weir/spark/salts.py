@@ -1,8 +1,8 @@
 """Salts: integers that plain hash partitioning sends to a chosen partition.
 
-Spark routes a row of `repartition(n, salt)` to `pmod(hash(salt), n)`; `salts(n)[i]` is a number that
-lands on partition i. Unlike other ways of exact routing, Spark sees ordinary hash partitioning, so
-that a union with cached control rows keeps partitions together.
+Spark routes a row of `repartition(n, salt)` to `pmod(hash(salt), n)`; `salts(n)[i]` is a number
+that lands on partition i. Unlike other ways of exact routing, Spark sees ordinary hash
+partitioning, so that a union with cached control rows keeps partitions together.
 """
 
 from __future__ import annotations

@@ -56,9 +56,8 @@ def get_spark(app_name: str = "weir") -> SparkSession:
 
 def is_local(spark: SparkSession) -> bool:
     """Tell whether executors live inside the driver's JVM."""
-    return spark.sparkContext.master.startswith("local") and "cluster" not in (
-        spark.sparkContext.master
-    )
+    master = str(spark.sparkContext.master)
+    return master.startswith("local") and "cluster" not in master
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -73,8 +74,6 @@ def declare_types(graph: StreamGraph) -> None:
 
 def arrow_schema_for_field(field_: Any) -> Any:
     """Return the columnar schema of one column, None when there is none."""
-    import pyarrow as pa
-
     return arrow_schema_for(type_from_arrow(pa.schema([field_])))
 
 
@@ -160,8 +159,8 @@ def unite(opened: list[OpenedSource]) -> Input:
     bounded = all(s.bounded for s in opened)
     if len(opened) == 1:
         only = opened[0]
-        columns = (SourceColumns(only.node.index, only.decode, only.type_info, None),)
-        return Input(only.dataframe, columns, uids, bounded, runners)
+        plain = SourceColumns(only.node.index, only.decode, only.type_info, None)
+        return Input(only.dataframe, (plain,), uids, bounded, runners)
     schemas = [s.dataframe.schema for s in opened]
     parts = [_tagged(i, s.dataframe, schemas) for i, s in enumerate(opened)]
     frame = parts[0]

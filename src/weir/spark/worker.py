@@ -189,9 +189,7 @@ class PipeTask:
             channel.close()
             driver.close()
 
-    def _frames(
-        self, batches: Iterable[pa.RecordBatch], subtask: int
-    ) -> Iterator[pa.RecordBatch]:
+    def _frames(self, batches: Iterable[pa.RecordBatch], subtask: int) -> Iterator[pa.RecordBatch]:
         expected = self.salts[subtask]
         for batch in batches:
             edges = batch.column(1).to_numpy()
@@ -257,4 +255,3 @@ def report_failure(contact: Contact, failure: SlotFailure) -> None:
 def default_socket_dir(job_id: str) -> str:
     """Return a short private directory for Unix sockets (their paths are limited to 107 bytes)."""
     return os.path.join(tempfile.gettempdir(), f"weir-{os.getuid()}-{job_id[:12]}")
-

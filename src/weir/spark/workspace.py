@@ -37,7 +37,9 @@ class Workspace:
         except OSError as error:
             msg = f"the checkpoint directory {str(self.root)!r} cannot be used: {error}"
             raise StorageError(msg) from error
-        base = Path(log_dir) if log_dir else Path(tempfile.gettempdir()) / f"weir-logs-{os.getuid()}"
+        base = (
+            Path(log_dir) if log_dir else Path(tempfile.gettempdir()) / f"weir-logs-{os.getuid()}"
+        )
         self.log_dir = base / job_id
         self.socket_dir = Path(tempfile.gettempdir()) / f"weir-{os.getuid()}-{job_id[:12]}"
 

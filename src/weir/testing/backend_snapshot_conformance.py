@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,6 +25,24 @@ from weir.state.descriptor import (
 MAX_PARALLELISM = 128
 ALL_GROUPS = KeyGroupRange(0, MAX_PARALLELISM - 1)
 RESCALES = [(4, 2), (2, 4), (2, 2), (15, 77), (77, 15)]
+
+CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "value update": lambda s: s["value"].update(9),
+    "value clear": lambda s: s["value"].clear(),
+    "list add": lambda s: s["list"].add(9),
+    "list add_all": lambda s: s["list"].add_all([9]),
+    "list update": lambda s: s["list"].update([9]),
+    "list clear": lambda s: s["list"].clear(),
+    "map put": lambda s: s["map"].put("y", 9),
+    "map overwrite": lambda s: s["map"].put("x", 9),
+    "map put_all": lambda s: s["map"].put_all({"y": 9}),
+    "map remove": lambda s: s["map"].remove("x"),
+    "map clear": lambda s: s["map"].clear(),
+    "reducing add": lambda s: s["reducing"].add(9),
+    "reducing clear": lambda s: s["reducing"].add(None),
+    "aggregating add": lambda s: s["aggregating"].add(9),
+    "aggregating clear": lambda s: s["aggregating"].clear(),
+}
 
 
 class Sum:
@@ -191,6 +210,23 @@ class SnapshotConformance:
         backend.current.key, backend.current.group = "new", key_group("new", MAX_PARALLELISM)
         states["value"].update(7)
         states["list"].update([7])
+
+    @pytest.mark.parametrize("change", CHANGES)
+    def test_a_single_change_does_not_reach_a_snapshot(self, change: str) -> None:
+        """Each way to change state, as the first thing after the snapshot."""
+        backend = self.make_backend(Types.STRING(), ALL_GROUPS)
+        states = self.fill(backend)
+        before = self.look(backend, states, "a")
+        snapshot = backend.snapshot(1)
+        backend.current.key, backend.current.group = "a", key_group("a", MAX_PARALLELISM)
+        CHANGES[change](states)
+        data = write_file(snapshot)
+        after = self.look(backend, states, "a")
+        snapshot.release()
+        assert after != before
+        assert self.look(backend, states, "a") == after
+        again = self.restored(data)
+        assert self.look(again, self.register(again), "a") == before
 
     def test_objects_changed_in_place_do_not_reach_a_snapshot(self) -> None:
         """A list read from state and appended to is a later change, also without update."""

@@ -69,6 +69,24 @@ def test_a_deleted_timer_does_not_fire() -> None:
     assert fired(timers, 100) == [(10, "a"), (20, "a")]
 
 
+def test_a_timer_registered_again_goes_behind_its_equals() -> None:
+    timers = queue()
+    timers.register(10, "a", 3)
+    timers.register(10, "b", 3)
+    timers.delete(10, "a", 3)
+    timers.register(10, "a", 3)
+    assert [t.key for t in timers.pop_due(10)] == ["b", "a"]
+
+
+def test_deleting_all_timers_of_a_key_group_leaves_the_others() -> None:
+    timers = queue()
+    for group in range(50):
+        timers.register(100 - group, f"k{group}", group)
+    for group in range(0, 50, 2):
+        assert timers.delete(100 - group, f"k{group}", group)
+    assert [t.group for t in timers.pop_due(100)] == list(range(49, 0, -2))
+
+
 def test_timers_of_a_firing_function_count() -> None:
     timers = queue()
     timers.register(10, "a", 5)

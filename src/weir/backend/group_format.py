@@ -13,7 +13,6 @@ Python per element.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -105,24 +104,25 @@ class GroupFormat:
             CorruptStateError: the bytes are not a group of this format; `name` is the file.
         """
         try:
-            count, keys_data, spaced, ns_data, lengths, map_keys_data, values_data = _decode(data)
-        except msgspec.MsgspecError as e:
-            msg = f"a key group in {name!r} is not in the group format ({e})"
+            return self._decode(data)
+        except (msgspec.MsgspecError, CorruptStateError, ValueError, IndexError) as e:
+            msg = f"a key group in {name!r} is not in the group format: {e}"
             raise CorruptStateError(msg) from e
+
+    def _decode(self, data: bytes) -> list[tuple[Any, Any]]:
+        count, keys_data, spaced, ns_data, lengths, map_keys_data, values_data = _decode(data)
         keys = self.key.decode_many(keys_data)
-        namespaces = [] if ns_data is None else self.namespace.decode_many(ns_data)
-        values: Iterable[Any] = self.value.decode_many(values_data)
-        if lengths is not None:
-            map_keys = None
-            if self.map_key is not None and map_keys_data is not None:
-                map_keys = self.map_key.decode_many(map_keys_data)
-            values = _regroup(lengths, list(values), map_keys)
-        values = list(values)
-        positions = spaced or []
-        if not count == len(keys) == len(values) or len(positions) != len(namespaces):
-            msg = f"a key group in {name!r} has columns of different lengths"
+        values = self.value.decode_many(values_data)
+        if self.map_key is not None:
+            entries = zip(self.map_key.decode_many(map_keys_data or b""), values, strict=True)
+            values = [dict(part) for part in _regroup(lengths, list(entries))]
+        elif self.kind is StateKind.LIST:
+            values = _regroup(lengths, values)
+        if not count == len(keys) == len(values):
+            msg = f"{count} entries have {len(keys)} keys and {len(values)} values"
             raise CorruptStateError(msg)
-        for position, namespace in zip(positions, namespaces, strict=True):
+        namespaces = [] if ns_data is None else self.namespace.decode_many(ns_data)
+        for position, namespace in zip(spaced or [], namespaces, strict=True):
             keys[position] = address_of(keys[position], namespace)
         return list(zip(keys, values, strict=True))
 
@@ -141,12 +141,9 @@ def _take_apart(addresses: list[Any]) -> tuple[list[Any], list[int], list[Any]]:
     return keys, spaced, namespaces
 
 
-def _regroup(lengths: list[int], values: list[Any], map_keys: list[Any] | None) -> list[Any]:
-    if sum(lengths) != len(values) or (map_keys is not None and len(map_keys) != len(values)):
-        msg = "the columns of a list or map state have different lengths"
+def _regroup(lengths: list[int] | None, elements: list[Any]) -> list[list[Any]]:
+    if lengths is None or sum(lengths) != len(elements):
+        msg = f"{len(elements)} elements do not have the lengths {lengths!r}"
         raise CorruptStateError(msg)
-    if map_keys is None:
-        elements = iter(values)
-        return [list(islice(elements, n)) for n in lengths]
-    entries = zip(map_keys, values, strict=True)
-    return [dict(islice(entries, n)) for n in lengths]
+    rest = iter(elements)
+    return [list(islice(rest, length)) for length in lengths]

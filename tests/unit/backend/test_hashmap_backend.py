@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import datetime
 import decimal
+import random
 import threading
 from typing import Any
 
 import pytest
 
+from weir.backend.address import address_of
+from weir.backend.base import StateKind
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.hashmap import HashMapBackend
 from weir.backend.hashmap.overlay import Overlay, contents, merge_into
@@ -209,6 +212,29 @@ def test_group_bytes_that_are_not_a_group_are_refused() -> None:
     for bad in (b"", good[:-1], b"\x93\x01\x02\x03", uneven):
         with pytest.raises(CorruptStateError):
             format_.decode(bad, "f")
+
+
+@pytest.mark.parametrize("kind", [None, StateKind.LIST, StateKind.MAP])
+def test_altered_group_bytes_raise_nothing_but_corrupt_state(kind: StateKind | None) -> None:
+    address = AddressTypes(Types.STRING(), Types.LONG())
+    format_ = GroupFormat.of(kind, address, Types.LONG(), Types.LONG())
+    values: list[Any] = [1, 2, 3]
+    if kind is not None:
+        values = [[1, 2], [3], [4]] if kind is StateKind.LIST else [{1: 2, 3: 4}, {5: 6}, {7: 8}]
+    good = format_.encode(["a", address_of("b", 7), "c"], values)
+    assert [v for _, v in format_.decode(good, "f")] == values
+    rng = random.Random(11)
+    messages = []
+    for _ in range(500):
+        altered = bytearray(good)
+        for _ in range(rng.randrange(1, 3)):
+            altered[rng.randrange(len(altered))] = rng.randrange(256)
+        try:
+            format_.decode(bytes(altered[: rng.randrange(1, len(altered) + 40)]), "chk/file")
+        except CorruptStateError as e:
+            messages.append(str(e))
+    assert len(messages) > 250
+    assert all("chk/file" in message for message in messages)
 
 
 def test_rows_in_state_are_kept_apart_from_a_snapshot() -> None:

@@ -17,21 +17,25 @@ from weir.storage.base import Storage
 from weir.storage.uri import open_storage
 
 
-def restore_subtask(subtask: Subtask, assignment: Assignment) -> None:
+def restore_subtask(
+    subtask: Subtask, assignment: Assignment, storage: Storage | None = None
+) -> None:
     """Restore every operator; nothing of the user has run yet.
+
+    Reads from `storage` where it is given, else from the one that the assignment names.
 
     Raises:
         CorruptStateError: a file is damaged or does not hold what the metadata says.
     """
     if assignment.checkpoint_id is None:
         return
-    storage = open_storage(assignment.restore_uri)
+    opened = storage or open_storage(assignment.restore_uri)
     readers: dict[str, SnapshotReader] = {}
 
     def reader(source: SourceFile) -> SnapshotReader:
         found = readers.get(source.path)
         if found is None:
-            found = readers[source.path] = open_reader(storage, source)
+            found = readers[source.path] = open_reader(opened, source)
         return found
 
     parts = {r.operator: r for r in assignment.restore}

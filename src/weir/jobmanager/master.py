@@ -248,6 +248,30 @@ class JobMaster(Callbacks):
         for report in reports:
             self.reports[(report["level"], report["subtask"])] = report
 
+    def progress(self) -> dict[str, Any]:
+        """Return figures of now: attempt, epoch, records and state entries, slots, checkpoints."""
+        reports = list(self.reports.values())
+        records: dict[str, int] = {}
+        for report in reports:
+            for index, count in report["in"].items():
+                op = self.plan.operators[index]
+                records[op.uid or op.id] = records.get(op.uid or op.id, 0) + count
+        stats = self.checkpoints.stats
+        return {
+            "attempt": self.registry.attempt,
+            "epoch": max((r["epoch"] for r in reports), default=None),
+            "restored_epoch": self._restore.metadata.epoch if self._restore else 0,
+            "records_in": records,
+            "state_entries": sum(r["entries"] for r in reports),
+            "slots": [{"subtask": s.subtask, "pid": s.pid} for s in self.registry.ready()],
+            "checkpoints": {
+                "completed": stats.completed,
+                "failed": stats.failed,
+                "last_bytes": stats.last_bytes,
+                "last_duration_ms": stats.last_duration_ms,
+            },
+        }
+
     def next_timer_ms(self) -> int | None:
         """Return when the next processing-time timer of any slot is due."""
         timers = [r["next_timer"] for r in self.reports.values() if r["next_timer"] is not None]

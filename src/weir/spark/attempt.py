@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("weir.attempt")
 _TICK_S = 0.02
+# A checkpoint that is due waits this long for a batch to carry it, before it gets an epoch of its
+# own: between two batches Spark plans, and an extra epoch would only delay the next one.
+_GRACE_MS = 500
 
 
 class Attempt:
@@ -42,6 +45,7 @@ class Attempt:
         self._positions = self._initial(positions)
         self._epoch = restored.metadata.epoch if restored else 0
         self._lock = threading.Lock()
+        self._idle_since_ms = job.clock.monotonic_ms()
         self._query: Any = None
         self._error: BaseException | None = None
         contact = Contact(
@@ -137,6 +141,7 @@ class Attempt:
         reports = self._runner.run(batch, info, directory)
         self._job.take_reports(self._epoch, reports)
         master.checkpoints.epoch_done(barrier)
+        self._idle_since_ms = self._job.clock.monotonic_ms()
         return barrier
 
     def _query_over(self) -> bool:
@@ -154,7 +159,8 @@ class Attempt:
         master = self._job.master
         timer = master.next_timer_ms()
         due = timer is not None and timer <= master.clock.now_ms()
-        if not due and not master.checkpoints.due():
+        idle = master.clock.monotonic_ms() - self._idle_since_ms >= _GRACE_MS
+        if not due and not (idle and master.checkpoints.due()):
             return
         if self._lock.acquire(blocking=False):
             try:

@@ -150,6 +150,14 @@ class SparkJob:
                 to_stderr = bool(self.plan.operators[index].options.get("stderr"))
                 self.results.take(epoch, index, kind, values, to_stderr)
 
+    def progress(self) -> dict[str, Any]:
+        """Return figures of now for people who watch: attempt, epoch, records, state, slots.
+
+        Records are those that operators took in during the current attempt, by operator uid or
+        id. They appear once an attempt has handled its first epoch, as `epoch` does.
+        """
+        return {"status": self._status.name, **self.master.progress()}
+
     def _checkpoint_completed(self, ref: CheckpointRef, epoch: int) -> None:
         self.results.release_up_to(epoch)
 

@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # A package may import itself and the rows below its own, not its neighbours in the same row.
 LAYERS = (
     ("cli", "web"),
+    ("demo",),
     ("datastream",),
     ("offline", "query", "spark"),
     ("jobmanager",),

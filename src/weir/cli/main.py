@@ -1,0 +1,27 @@
+"""Entry of the command `weir`: its commands, and errors as one message and an exit code."""
+
+from __future__ import annotations
+
+import click
+
+import weir
+from weir.cli.demo import demo
+from weir.cli.errors import WeirGroup
+
+
+@click.group(cls=WeirGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(weir.__version__, "--version", "-v", prog_name="weir")
+def cli() -> None:
+    """Flink's state management and fault tolerance for PySpark."""
+
+
+cli.add_command(demo)
+
+
+def main() -> None:
+    """Run the command and end the process with its exit code."""
+    cli(prog_name="weir")
+
+
+if __name__ == "__main__":
+    main()

@@ -27,6 +27,8 @@ def from_failure(failure: SlotFailure, log_file: str) -> WeirError:
     if known is not None:
         return known(failure.message)
     where = f" (log: {log_file})" if log_file else ""
+    if failure.subtask < 0:
+        return JobExecutionError(f"the source side failed:\n{failure.message}")
     if failure.kind == "SlotLost":
         return JobExecutionError(f"slot {failure.subtask} was lost: {failure.message}{where}")
     return JobExecutionError(f"slot {failure.subtask} failed{where}:\n{failure.message}")

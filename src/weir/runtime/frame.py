@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from weir.codec.arrow import batch_to_rows
+from weir.errors import UsageError
 from weir.graph.plan import EdgeNode
 
 REPORT_EDGE = -1
@@ -98,6 +99,22 @@ def dumps(value: Any) -> bytes:
         return pickle.dumps(value, 5)
     except (pickle.PicklingError, AttributeError, TypeError):
         return bytes(cloudpickle.dumps(value, 5))
+
+
+def load_program(data: bytes) -> Any:
+    """Unpickle a plan with its user functions.
+
+    Raises:
+        UsageError: a module that the functions need is missing on this side.
+    """
+    try:
+        return cloudpickle.loads(data)
+    except ModuleNotFoundError as error:
+        msg = (
+            f"module {error.name!r} is not importable on the workers: put it beside the program, "
+            "add it with env.add_python_file(), or install it on every host"
+        )
+        raise UsageError(msg) from error
 
 
 def pack_chunk(chunk: Chunk) -> bytes:

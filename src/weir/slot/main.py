@@ -21,10 +21,10 @@ import sys
 import threading
 from typing import Any
 
-import cloudpickle
 import msgspec
 
 from weir.clock import SystemClock
+from weir.runtime.frame import load_program
 from weir.runtime.operator import TaskFacts
 from weir.runtime.subtask import Subtask
 from weir.slot.channel import Channel, ChannelError
@@ -100,7 +100,7 @@ class SlotProcess:
             job_parameters=assignment.job_parameters,
             state_backend=assignment.state_backend,
         )
-        subtask = Subtask(cloudpickle.loads(assignment.plan), facts)
+        subtask = Subtask(load_program(assignment.plan), facts)
         restore_subtask(subtask, assignment)
         subtask.open()
         return subtask

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
 import msgspec
 import numpy as np
 import pyarrow as pa
@@ -29,6 +28,7 @@ from weir.runtime.frame import (
     Chunk,
     ColumnChunk,
     frames_to_batch,
+    load_program,
 )
 from weir.runtime.operator import TaskFacts
 from weir.runtime.source_side import SourceSide
@@ -156,7 +156,7 @@ def load_plan(plan_id: str, data: bytes) -> JobPlan:
     plan = _plans.get(plan_id)
     if plan is None:
         _plans.clear()
-        plan = _plans[plan_id] = cloudpickle.loads(data)
+        plan = _plans[plan_id] = load_program(data)
     return plan
 
 

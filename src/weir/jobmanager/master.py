@@ -136,6 +136,7 @@ class JobMaster(Callbacks):
 
     def begin_attempt(self, attempt: int, plan_bytes: bytes) -> RestorePoint | None:
         """Fence the attempt before, choose the checkpoint to start from, return it."""
+        self.reports.clear()  # first: reports seen beside the new number must be its own
         old = self.registry.begin_attempt(attempt)
         self.calls.leave(old, "a newer execution attempt begins")
         self.checkpoints.failover(attempt)
@@ -145,7 +146,6 @@ class JobMaster(Callbacks):
         if self._restore is not None:
             allow = self.settings.allow_non_restored
             self._slots_restore = assignments(self.plan, self._restore, allow)
-        self.reports.clear()
         self._message = None
         self._failed.clear()
         self.checkpoints.start_periodic()

@@ -28,6 +28,7 @@ _TICK_S = 0.02
 # A checkpoint that is due waits this long for a batch to carry it, before it gets an epoch of its
 # own: between two batches Spark plans, and an extra epoch would only delay the next one.
 _GRACE_MS = 500
+_GRACE_WHILE_PLANNING_MS = 5_000
 
 
 class Attempt:
@@ -128,7 +129,9 @@ class Attempt:
                 self._run_epoch(batch, final=False)
         except BaseException as error:
             self._error = error
-            raise
+            # Spark searches the text for a traceback, and overflows its stack on a long one.
+            msg = f"epoch {self._epoch} failed: {type(error).__name__}"
+            raise JobExecutionError(msg) from None
 
     def _run_epoch(self, batch: DataFrame | None, *, final: bool) -> Barrier | None:
         master = self._job.master
@@ -159,14 +162,20 @@ class Attempt:
         master = self._job.master
         timer = master.next_timer_ms()
         due = timer is not None and timer <= master.clock.now_ms()
-        idle = master.clock.monotonic_ms() - self._idle_since_ms >= _GRACE_MS
-        if not due and not (idle and master.checkpoints.due()):
+        if not due and not (master.checkpoints.due() and self._idle()):
             return
         if self._lock.acquire(blocking=False):
             try:
                 self._run_epoch(None, final=False)
             finally:
                 self._lock.release()
+
+    def _idle(self) -> bool:
+        """Tell whether no batch is going to carry a barrier soon."""
+        idle_ms = self._job.clock.monotonic_ms() - self._idle_since_ms
+        if idle_ms < _GRACE_MS:
+            return False
+        return idle_ms >= _GRACE_WHILE_PLANNING_MS or not self._query.status["isTriggerActive"]
 
     def _end_of_functions(self) -> None:
         """Source functions that have returned make their input bounded after all."""
@@ -188,16 +197,23 @@ class Attempt:
         if barrier is None:
             msg = "the last epoch carried no checkpoint"
             raise JobExecutionError(msg)
-        while not master.checkpoints.is_completed(barrier.checkpoint_id):
-            if master.attempt_failed:
-                failed = f"the last checkpoint, {barrier.checkpoint_id}, failed"
-                raise master.failure() or JobExecutionError(failed)
-            if barrier.checkpoint_id not in master.checkpoints.coordinator.pending:
-                if master.checkpoints.is_completed(barrier.checkpoint_id):
+        number = barrier.checkpoint_id
+        while not master.checkpoints.is_completed(number):
+            self._refuse_failed(number)
+            if number not in master.checkpoints.coordinator.pending:
+                if master.checkpoints.is_completed(number):
                     break
-                msg = f"the last checkpoint, {barrier.checkpoint_id}, was not completed"
+                msg = f"the last checkpoint, {number}, was not completed"
                 raise JobExecutionError(msg)
             threading.Event().wait(_TICK_S)
+        # The checkpoint may stand and its commits have failed: then the job has not ended.
+        self._refuse_failed(number)
+
+    def _refuse_failed(self, checkpoint_id: int) -> None:
+        master = self._job.master
+        if master.attempt_failed:
+            failed = f"the last checkpoint, {checkpoint_id}, failed"
+            raise master.failure() or JobExecutionError(failed)
 
     def close(self) -> None:
         """Stop the query and free what the attempt holds."""

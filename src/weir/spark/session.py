@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import site
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -42,16 +44,29 @@ def get_spark(app_name: str = "weir") -> SparkSession:
     if active is not None:
         return active
     builder = SparkSession.builder.appName(app_name)
-    if "SPARK_MASTER" in os.environ:
-        builder = builder.master(os.environ["SPARK_MASTER"])
-    elif "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
-        builder = builder.master("local[*]")
+    master = os.environ.get("SPARK_MASTER")
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
+        master = "local[*]"
+    if master is not None:
+        builder = builder.master(master)
+    if master is not None and master.startswith("local["):
+        # Only here are the workers sure to find the module before any code was shipped to them.
+        _let_workers_find_weir()
+        builder = builder.config("spark.python.daemon.module", "weir.spark.daemon")
     for key, value in _NEW_SESSION_SETTINGS.items():
         builder = builder.config(key, value)
     # Quiet by default: warnings of Spark's own start-up are not the user's concern.
     if not os.environ.get("WEIR_SPARK_LOG"):
         builder = builder.config("spark.log.level", "ERROR")
     return builder.getOrCreate()
+
+
+def _let_workers_find_weir() -> None:
+    """Put a checkout on the workers' path; an installed package is there already."""
+    base = str(Path(__file__).resolve().parents[2])
+    paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    if base not in (*paths, *site.getsitepackages(), site.getusersitepackages()):
+        os.environ["PYTHONPATH"] = os.pathsep.join([*paths, base])
 
 
 def is_local(spark: SparkSession) -> bool:

@@ -1,0 +1,18 @@
+"""The process that Spark forks its Python workers from, with the expensive imports done.
+
+Spark starts it instead of `pyspark.daemon` in sessions that Weir made on this machine. A fresh
+worker would otherwise import Arrow, pandas and Weir before its first epoch, twice one after the
+other after every failure.
+"""
+
+from __future__ import annotations
+
+import pandas
+from pyspark.daemon import manager
+
+import weir.spark.worker
+
+__all__ = ["pandas", "weir"]
+
+if __name__ == "__main__":
+    manager()

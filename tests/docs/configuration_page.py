@@ -1,0 +1,121 @@
+"""Renders the configuration reference from the options themselves.
+
+`python tests/docs/configuration_page.py` prints the page; `test_reference.py` compares.
+"""
+
+from weir.config import ALL_OPTIONS, ConfigOption
+from weir.config import backend as b
+from weir.config import checkpointing as c
+from weir.config import execution as e
+
+IN_USE = {
+    option.key
+    for option in (
+        *(e.PARALLELISM, e.MAX_PARALLELISM, e.PIPELINE_NAME, e.GLOBAL_JOB_PARAMETERS),
+        *(e.RUNTIME_MODE, e.RESTART_STRATEGY, e.FIXED_DELAY_ATTEMPTS, e.FIXED_DELAY_DELAY),
+        *(e.FAILURE_RATE_MAX, e.FAILURE_RATE_INTERVAL, e.FAILURE_RATE_DELAY),
+        *(e.EXPONENTIAL_INITIAL, e.EXPONENTIAL_MAX, e.EXPONENTIAL_MULTIPLIER),
+        *(e.EXPONENTIAL_RESET, e.EXPONENTIAL_JITTER, e.EXPONENTIAL_ATTEMPTS),
+        *(e.TRIGGER, e.SLOT_LEASE, e.SLOT_HEARTBEAT, e.LOG_DIR, e.SOURCE_BATCH_ROWS),
+        *(c.INTERVAL, c.TIMEOUT, c.MIN_PAUSE, c.MAX_CONCURRENT, c.TOLERABLE_FAILURES),
+        *(c.RETENTION, c.NUM_RETAINED, c.CHECKPOINT_DIR, c.RECOVERY_PATH),
+        *(c.IGNORE_UNCLAIMED_STATE, b.STATE_BACKEND),
+    )
+}
+# Read, and answered with a warning: the job runs as if they were not set.
+WARNED = {c.MODE.key, c.UNALIGNED.key}
+# Parsed into the job's settings, and used by nothing behind them.
+UNUSED_SETTINGS = {e.PYTHON_FILES.key}
+
+HEAD = """\
+# Configuration
+
+Keys, defaults and old spellings are Flink's; keys that begin with `weir.` are Weir's own. Set them
+in the program:
+
+```python
+from weir.common import Configuration
+from weir.datastream import StreamExecutionEnvironment
+
+config = Configuration()
+config.set_string("execution.checkpointing.interval", "30 s")
+env = StreamExecutionEnvironment.get_execution_environment(config)
+```
+
+Methods of the environment and of `env.get_checkpoint_config()` set the same keys; the later call
+wins. A value that does not parse is refused when the job starts. So is an unknown key below
+`weir.`, or one that is nearly a known key; other unknown keys of Flink's namespaces are worth a
+warning. An option's own key is stronger than its old spellings.
+
+This page is made from the options in `src/weir/config` by `tests/docs/configuration_page.py`, and a
+test compares the two.
+"""
+
+READ = """\
+## Options in use
+
+What this release reads.
+"""
+
+ACCEPTED = """\
+## Accepted options
+
+These are known, so that a configuration written for Flink is accepted and its values are
+checked, but nothing in this release depends on them. `execution.checkpointing.mode` and
+`execution.checkpointing.unaligned.enabled` give a warning when they ask for something else than
+exactly-once, aligned checkpoints.
+"""
+
+TYPES = """\
+## Types
+
+| type | form |
+|---|---|
+"""
+
+
+def shown(option: ConfigOption) -> str:
+    """Show a default as a user would write it."""
+    value = option.default
+    if value is None or value in ((), {}):
+        return "none"
+    if option.type.name == "duration":
+        return _scaled(value, ((3_600_000, "h"), (60_000, "min"), (1000, "s"), (1, "ms")))
+    if option.type.name == "memory":
+        return _scaled(value, ((1 << 20, "mb"), (1 << 10, "kb"), (1, "bytes")))
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _scaled(value: int, units: tuple[tuple[int, str], ...]) -> str:
+    if value == 0:
+        return "`0`"
+    size, name = next((s, n) for s, n in units if value % s == 0)
+    return f"`{value // size} {name}`"
+
+
+def table(options: list[ConfigOption]) -> str:
+    """One row per option, with old spellings below the key."""
+    rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
+    for option in options:
+        kind = option.type.name
+        choices = f" {option.type.form[0].upper()}{option.type.form[1:]}." if kind == "enum" else ""
+        old = ", ".join(f"`{key}`" for key in option.deprecated_keys)
+        also = f" Also {old}." if old else ""
+        text = f"{option.description}{choices}{also}"
+        rows.append(f"| `{option.key}` | {kind} | {shown(option)} | {text} |")
+    return "\n".join(rows) + "\n"
+
+
+def render() -> str:
+    """Return the whole page."""
+    used = [o for o in ALL_OPTIONS if o.key in IN_USE]
+    rest = [o for o in ALL_OPTIONS if o.key not in IN_USE]
+    forms = {o.type.name: o.type.form for o in ALL_OPTIONS if o.type.name != "enum"}
+    types = "".join(f"| {name} | {form} |\n" for name, form in sorted(forms.items()))
+    enums = "| enum | one of the names given; case, dashes and underscores do not matter |\n"
+    parts = [HEAD, TYPES + types + enums, READ, table(used), ACCEPTED, table(rest)]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,45 @@
+"""The configuration reference says what the code says; so do the format pages about versions."""
+
+import ast
+
+from tests.docs.blocks import ROOT
+from tests.docs.configuration_page import IN_USE, UNUSED_SETTINGS, WARNED, render
+
+from weir import snapshot
+from weir.checkpoint import metadata
+from weir.config import ALL_OPTIONS
+from weir.config import checkpointing as c
+from weir.config import execution as e
+
+FORMATS = ROOT / "docs" / "internals" / "formats.md"
+
+
+def test_the_page_is_what_the_options_say() -> None:
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")
+    assert page == render(), "run: python tests/docs/configuration_page.py"
+
+
+def test_every_key_and_every_old_spelling_is_documented() -> None:
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")
+    keys = [key for option in ALL_OPTIONS for key in (option.key, *option.deprecated_keys)]
+    assert [key for key in keys if f"`{key}`" not in page] == []
+
+
+def test_what_a_job_reads_is_marked_as_in_use() -> None:
+    tree = ast.parse((ROOT / "src" / "weir" / "jobmanager" / "settings.py").read_text("utf-8"))
+    modules = {"c": c, "e": e}
+    read = {
+        getattr(modules[node.value.id], node.attr).key
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in modules
+    }
+    assert read - IN_USE == WARNED | UNUSED_SETTINGS
+
+
+def test_the_format_page_names_the_versions_and_magic_numbers_of_the_code() -> None:
+    page = FORMATS.read_text("utf-8")
+    assert f"## The snapshot data file, version {snapshot.VERSION}" in page
+    assert f"## `_metadata`, version {metadata.FORMAT_VERSION}" in page
+    assert snapshot.MAGIC.decode() in page

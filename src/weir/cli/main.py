@@ -6,7 +6,9 @@ import click
 
 import weir
 from weir.cli.demo import demo
+from weir.cli.doctor import doctor
 from weir.cli.errors import WeirGroup
+from weir.cli.run import run
 
 
 @click.group(cls=WeirGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -16,6 +18,8 @@ def cli() -> None:
 
 
 cli.add_command(demo)
+cli.add_command(doctor)
+cli.add_command(run)
 
 
 def main() -> None:

@@ -9,6 +9,9 @@ from weir.common.configuration import Configuration
 from weir.common.job_execution_result import JobExecutionResult
 from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import WatermarkStrategy
+from weir.config import ambient
+from weir.config.effective import Settings
+from weir.config.execution import PIPELINE_NAME
 from weir.connector.file_source import FileSource
 from weir.datastream.argument import require_type
 from weir.datastream.data_stream import DataStream
@@ -32,8 +35,6 @@ from weir.datastream.spark_session import (
 from weir.datastream.stream import declared_type
 from weir.errors import UsageError
 from weir.graph.transformation import Edge
-
-_PIPELINE_NAME = "pipeline.name"
 
 
 class StreamExecutionEnvironment(EnvironmentSettings):
@@ -166,7 +167,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self._declared = []
 
     def _job_name(self, job_name: str | None) -> str:
-        return job_name or self._configuration.get_string(_PIPELINE_NAME, DEFAULT_JOB_NAME)
+        if job_name:
+            return job_name
+        layers = [*ambient.layers(), self._configuration.to_dict()]
+        return Settings(layers).get(PIPELINE_NAME) or DEFAULT_JOB_NAME
 
     def _source(self, source: Any, name: str, declared: Any) -> DataStream:
         operator = self.declare("source", f"Source: {name}", function=source, output_type=declared)

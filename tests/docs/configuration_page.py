@@ -30,8 +30,14 @@ UNUSED_SETTINGS = {e.PYTHON_FILES.key}
 HEAD = """\
 # Configuration
 
-Keys, defaults and old spellings are Flink's; keys that begin with `weir.` are Weir's own. Set them
-in the program:
+Keys, defaults and old spellings are Flink's; keys that begin with `weir.` are Weir's own. There are
+four places for them, each stronger than the one before:
+
+1. `weir-conf.yaml` in the directory that `WEIR_CONF_DIR` names, else in the working directory, as
+   lines of `key: value` or nested;
+2. `-D key=value` of [`weir run`](command-line.md);
+3. Spark's configuration: `spark.weir.<key>`, where the `weir.` of Weir's own keys may be left out;
+4. the program:
 
 ```python
 from weir.common import Configuration

@@ -2,6 +2,7 @@
 
 import ast
 
+from tests.docs import command_page
 from tests.docs.blocks import ROOT
 from tests.docs.configuration_page import IN_USE, UNUSED_SETTINGS, WARNED, render
 
@@ -17,6 +18,11 @@ FORMATS = ROOT / "docs" / "internals" / "formats.md"
 def test_the_page_is_what_the_options_say() -> None:
     page = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")
     assert page == render(), "run: python tests/docs/configuration_page.py"
+
+
+def test_the_command_page_is_what_help_says() -> None:
+    page = (ROOT / "docs" / "reference" / "command-line.md").read_text("utf-8")
+    assert page == command_page.render(), "run: python tests/docs/command_page.py"
 
 
 def test_every_key_and_every_old_spelling_is_documented() -> None:

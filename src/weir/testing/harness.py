@@ -60,7 +60,8 @@ class HarnessOptions:
     """How a job is run; the defaults suit most tests.
 
     `partitions` is the number of source partitions of an epoch; `deferred` lets async phases wait
-    for `run_async`; `wait_for_checkpoints` holds collected records back until they are covered.
+    for `run_async`; `repeated` calls every slot twice, as Spark does after a task failed;
+    `wait_for_checkpoints` holds collected records back until they are covered.
     """
 
     storage: Storage = field(default_factory=MemoryStorage)
@@ -68,6 +69,7 @@ class HarnessOptions:
     checkpoints: CheckpointSettings = _SETTINGS
     partitions: int = 2
     deferred: bool = False
+    repeated: bool = False
     wait_for_checkpoints: bool = False
     hooks: Hooks = field(default_factory=Hooks)
     job_parameters: dict[str, str] = field(default_factory=dict)
@@ -93,7 +95,11 @@ class _Collected(Results):
 
 
 class JobHarness:
-    """One job; `restart` gives the next one of the same program."""
+    """One job; `restart` gives the next one of the same program.
+
+    `finished` says that the input is through and committed; a test sets `gone` when the driver is
+    dead and hears nothing any more.
+    """
 
     def __init__(
         self,
@@ -102,10 +108,10 @@ class JobHarness:
         options: HarnessOptions | None = None,
         restore: RestorePoint | None = None,
     ) -> None:
-        """Compile the program and start its first attempt.
+        """Compile the program; `start` begins its first attempt.
 
         Raises:
-            WeirError: the program or the restored state is refused, or a slot failed to start.
+            WeirError: the program or the restored state is refused.
         """
         self._graph = graph
         self.options = options or HarnessOptions()
@@ -122,6 +128,8 @@ class JobHarness:
         self.storage = self._hooks.storage(self.options.storage, None)
         self.attempt = -1
         self.epoch = 0
+        self.finished = False
+        self.gone = False
         self.zombies: list[HarnessSlot] = []
         self.failure: WeirError | None = None
         self._epochs: dict[int, int] = {}
@@ -141,7 +149,7 @@ class JobHarness:
 
     def start(self) -> JobHarness:
         """Begin the first attempt."""
-        self._begin_attempt()
+        self.begin_attempt()
         return self
 
     def _new_slots(self, attempt: int) -> HarnessSlots:
@@ -159,7 +167,8 @@ class JobHarness:
         )
         return HarnessSlots(self._plan_bytes, attempt, settings)
 
-    def _begin_attempt(self) -> None:
+    def begin_attempt(self) -> None:
+        """Fence the attempt before, restore the newest checkpoint, rewind the sources."""
         self.attempt += 1
         self.failure = None
         self._hooks.step("attempt begins")
@@ -272,6 +281,8 @@ class JobHarness:
             by_target[frame.target].append(frame)
         out: list[Frame] = []
         for subtask in range(self.plan.level_parallelism[level]):
+            if self.options.repeated:
+                self.slots.run(subtask, level, info, by_target[subtask], directory)
             out += self.slots.run(subtask, level, info, by_target[subtask], directory)
         return out
 
@@ -323,12 +334,13 @@ class JobHarness:
         if barrier is None or not self.runner.is_completed(barrier.checkpoint_id):
             msg = "the last checkpoint was not completed"
             raise JobExecutionError(msg)
+        self.finished = True
         self.end(JobEnd.FINISHED)
 
     def end(self, how: JobEnd) -> None:
         """End the job: slots leave, checkpoints are kept or deleted."""
         self._hooks.step("job ends")
-        self.zombies += self.slots.leave()
+        self.end_slots()
         self.runner.end(how)
         self._hooks.step("job has ended")
 
@@ -338,19 +350,26 @@ class JobHarness:
 
     def fail_over(self) -> None:
         """Start a new attempt from the newest checkpoint that is whole."""
-        self.zombies += self.slots.leave()
-        self._begin_attempt()
+        self.end_slots()
+        self.begin_attempt()
 
-    def restart(self, parallelism: int = 2, *, crashed: bool = False) -> JobHarness:
-        """Start a new job from the last checkpoint; `crashed` when this one's driver died."""
-        if not crashed:
-            self.end(JobEnd.CANCELED)
+    def end_slots(self) -> None:
+        """Tell all slots to leave; those that do not hear it are among `zombies` afterwards."""
+        self.zombies += self.slots.leave()
+
+    def restart(self, parallelism: int = 2) -> JobHarness:
+        """End this job and start a new one from its last checkpoint."""
+        self.end(JobEnd.CANCELED)
+        return self.successor(parallelism).start()
+
+    def successor(self, parallelism: int = 2) -> JobHarness:
+        """Return a new job, not yet started, that resumes from what is on the storage."""
         stored = list_completed(self.options.storage, self.job_id)
         refs = [CheckpointRef(s.metadata.checkpoint_id, s.directory) for s in stored]
         point, _ = newest_valid(self.options.storage, self.options.storage.uri, refs)
         successor = JobHarness(self._graph, parallelism, self.options, point or self._initial)
         successor.sources.inherit(self.sources)
-        return successor.start()
+        return successor
 
     def collected(self, handle: int | None = None) -> list[Any]:
         """Return the records that a `collect` released so far; the only one unless told."""
@@ -385,6 +404,8 @@ class JobHarness:
 
     def _receive(self, attempt: int, message: Message) -> None:
         """Take a message of a slot; only slots of the current attempt can fail it."""
+        if self.gone:
+            return
         if isinstance(message, Acknowledge):
             self.runner.acknowledge(message)
         elif isinstance(message, Decline):

@@ -91,13 +91,14 @@ class HarnessSlots:
         self._plan = plan_bytes
         self.attempt = attempt
         self._settings = settings
+        self.job_id = settings.job_id
         self.slots: list[HarnessSlot] = []
 
     def start(self, assignment: Assignment) -> None:
         """Start the next slot: restore, open, ready."""
         slot = HarnessSlot(len(self.slots), self.attempt)
         self.slots.append(slot)
-        self._guarded(slot, lambda: self._build(slot, assignment))
+        self.guarded(slot, lambda: self._build(slot, assignment))
 
     def _build(self, slot: HarnessSlot, assignment: Assignment) -> None:
         shared = self._settings
@@ -145,7 +146,7 @@ class HarnessSlots:
             self._settings.receive(sent)
         hooks.step(f"slot has sent {type(message).__name__}")
 
-    def _guarded(self, slot: HarnessSlot, work: Callable[[], T]) -> T:
+    def guarded(self, slot: HarnessSlot, work: Callable[[], T]) -> T:
         """Run something inside a slot; its death is a broken connection for the caller."""
         if slot.dead:
             raise _gone(slot)
@@ -173,7 +174,7 @@ class HarnessSlots:
             hooks.step(f"level {level} is done")
             return out
 
-        return self._guarded(slot, work)
+        return self.guarded(slot, work)
 
     def run_deferred(self, slots: list[HarnessSlot] | None = None) -> None:
         """Let async phases that wait run now."""
@@ -181,7 +182,7 @@ class HarnessSlots:
             while slot.deferred and not slot.dead:
                 work = slot.deferred.pop(0)
                 with suppress(ChannelError):
-                    self._guarded(slot, work)
+                    self.guarded(slot, work)
 
     def complete(self, checkpoint_id: int) -> list[tuple[str, list[bytes]]]:
         """Let all slots commit."""
@@ -196,7 +197,7 @@ class HarnessSlots:
                 hooks.step("commit is done")
                 return done
 
-            staged.extend(self._guarded(slot, work))
+            staged.extend(self.guarded(slot, work))
         return staged
 
     def aborted(self, checkpoint_id: int) -> None:
@@ -204,7 +205,7 @@ class HarnessSlots:
         for slot in self.slots:
             with suppress(WeirError):
                 service = self._service(slot)
-                self._guarded(slot, lambda s=service: s.notify_aborted(self.attempt, checkpoint_id))  # type: ignore[misc]
+                self.guarded(slot, lambda s=service: s.notify_aborted(self.attempt, checkpoint_id))  # type: ignore[misc]
 
     def kill(self, slot: HarnessSlot) -> None:
         """Take a slot's process away."""
@@ -224,7 +225,7 @@ class HarnessSlots:
         """Let a slot end in order; it drops what its sinks never prepared."""
         if slot.service is not None:
             with suppress(ChannelError):
-                self._guarded(slot, slot.service.close)
+                self.guarded(slot, slot.service.close)
         self.kill(slot)
 
     @staticmethod

@@ -478,11 +478,13 @@ class ReferenceTwoPhaseSink(TwoPhaseCommitSinkFunction):
         self._fs.remove(os.path.join(self._open_path, transaction))
 
     def abort_unknown_transactions(self, known: list[Any]) -> None:
-        """Remove files of earlier attempts."""
+        """Remove files of earlier attempts and of the lineage."""
         me = self.writer_context
         for path in list(self._fs.walk(self._open_path)):
             name = os.path.basename(path)
             match = re.fullmatch(r"(.+)-a(\d+)-s\d+-\d+", name)
-            mine = match is not None and match[1] == me.job_id and int(match[2]) < me.attempt
-            if mine and name not in known:
+            if match is None or name in known:
+                continue
+            job, attempt = match[1], int(match[2])
+            if job in me.lineage or (job == me.job_id and attempt < me.attempt):
                 self._fs.remove(path)

@@ -29,13 +29,14 @@ class OperatorPart(msgspec.Struct, frozen=True):
 
 
 class Acknowledge(msgspec.Struct, frozen=True):
-    """A slot finished its part of a checkpoint."""
+    """A slot finished its part of a checkpoint, in the directory that the barrier named."""
 
     attempt: int
     subtask: int
     checkpoint_id: int
     file: FileFacts | None
     operators: list[OperatorPart]
+    directory: str = ""
     sync_ms: float = 0.0
     async_ms: float = 0.0
 

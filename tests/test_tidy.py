@@ -31,7 +31,7 @@ LAYERS = (
     ("config",),
     ("common",),
     ("keygroup",),
-    ("clock", "ids"),
+    ("clock", "failpoint", "ids"),
     ("errors",),
 )
 # The package's own door and the shipped test tools may import anything; nobody imports the latter.

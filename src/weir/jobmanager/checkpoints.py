@@ -39,11 +39,12 @@ from weir.checkpoint.metadata import (
     SourcePositions,
     SubtaskRecord,
 )
-from weir.checkpoint.paths import metadata_path, resolve
+from weir.checkpoint.paths import checkpoint_id_of, metadata_path, resolve
 from weir.checkpoint.retention import CheckpointRef, JobEnd
 from weir.checkpoint.store import write_metadata
 from weir.clock import Clock
 from weir.errors import StorageError, WeirError
+from weir.failpoint import reach
 from weir.graph.plan import JobPlan
 from weir.slot.messages import Acknowledge, Decline
 from weir.storage.base import Storage
@@ -114,6 +115,8 @@ class CheckpointRunner:
         self._events = events
         self._lock = threading.RLock()
         self._epochs: dict[int, tuple[int, SourcePositions, int]] = {}
+        self._first_id: int | None = None
+        self._uncommitted: set[int] = set()
 
     def start_periodic(self) -> None:
         """Let periodic checkpoints come."""
@@ -151,6 +154,7 @@ class CheckpointRunner:
             if started is None:
                 return None
             number = started.ref.checkpoint_id
+            self._first_id = number if self._first_id is None else self._first_id
             subtasks = {DRIVER, *range(self._plan.slots)}
             self.coordinator.on_trigger(number, subtasks, self._clock.monotonic_ms())
             timestamp = self._clock.now_ms()
@@ -170,10 +174,10 @@ class CheckpointRunner:
     def acknowledge(self, message: Acknowledge) -> None:
         """Take a slot's acknowledgement."""
         with self._lock:
-            pending = self.coordinator.pending.get(message.checkpoint_id)
             files: tuple[str, ...] = ()
-            if message.file is not None and pending is not None:
-                files = (resolve(pending.ref.directory, message.file.path),)
+            if message.file is not None:
+                # Also when it comes too late: nobody else knows the file and would delete it.
+                files = (resolve(message.directory, message.file.path),)
             ack = Ack(message.checkpoint_id, message.subtask, message.attempt, files, message)
             self._perform(self.coordinator.on_ack(ack))
 
@@ -195,16 +199,27 @@ class CheckpointRunner:
             self._epochs.clear()
 
     def end(self, end: JobEnd) -> None:
-        """Apply the retention policy at the end of the job."""
+        """Apply the retention policy at the end of the job; nothing else of it stays behind."""
         with self._lock:
             self._perform(self.coordinator.on_job_end(end))
+            self._quietly(self._sweep)
+
+    def _sweep(self) -> None:
+        """Delete what failed deletions and slots of older attempts left of this job."""
+        job = self.coordinator.job_id
+        kept = {ref.directory for ref in self.coordinator.completed}
+        for name in self._storage.list(job):
+            number = checkpoint_id_of(name)
+            ours = number is not None and self._first_id is not None and number >= self._first_id
+            if ours and f"{job}/{name}" not in kept:
+                self._delete_tree(f"{job}/{name}")
 
     def is_completed(self, checkpoint_id: int) -> bool:
         """Tell whether a checkpoint completed and its commits were carried out."""
         with self._lock:
             pending = checkpoint_id in self.coordinator.pending
             done = any(ref.checkpoint_id == checkpoint_id for ref in self.coordinator.completed)
-            return done and not pending
+            return done and not pending and checkpoint_id not in self._uncommitted
 
     def _perform(self, actions: list[Action]) -> None:
         for action in actions:
@@ -238,7 +253,9 @@ class CheckpointRunner:
         number = action.ref.checkpoint_id
         try:
             metadata = self._metadata(action)
+            reach("driver.acknowledged")
             write_metadata(self._storage, action.ref.directory, metadata)
+            reach("driver.metadata")
         except WeirError as error:
             self._perform(self.coordinator.on_metadata_failed(number, str(error)))
             return
@@ -306,6 +323,7 @@ class CheckpointRunner:
             staged = self._workers.complete(checkpoint_id)
         except WeirError as error:
             # The checkpoint stands; its commits are repeated by whoever restores it.
+            self._uncommitted.add(checkpoint_id)
             self._events.failed(f"committing checkpoint {checkpoint_id} failed: {error}")
             return
         self._events.staged(checkpoint_id, staged)

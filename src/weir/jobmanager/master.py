@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
 import threading
@@ -24,6 +25,7 @@ from weir.clock import Clock
 from weir.errors import JobExecutionError, WeirError
 from weir.graph.plan import JobPlan
 from weir.ids import JobId
+from weir.jobmanager import owner
 from weir.jobmanager.checkpoints import CheckpointEvents, CheckpointRunner
 from weir.jobmanager.failures import from_failure
 from weir.jobmanager.gateway import Callbacks, Gateway, SlotCalls
@@ -33,6 +35,7 @@ from weir.jobmanager.recovery import (
     assignments,
     load_restore_point,
     newest_valid,
+    retained_checkpoint,
 )
 from weir.jobmanager.registry import SlotRegistry
 from weir.jobmanager.settings import JobSettings
@@ -95,6 +98,9 @@ class JobMaster(Callbacks):
         if settings.recovery_path:
             self.initial = load_restore_point(settings.recovery_path)
             adopt_max_parallelism(plan, self.initial, settings.allow_non_restored)
+        self._ended_job = self._take_over()
+        if self.initial is None:
+            self._offer_resume()
         self.storage = open_storage(directories.storage_uri)
         first = self.initial.metadata.checkpoint_id + 1 if self.initial else 1
         coordinator = CheckpointCoordinator(settings.checkpoint, job_id, next_checkpoint_id=first)
@@ -112,9 +118,41 @@ class JobMaster(Callbacks):
         self._plan_bytes = b""
         self._pids: set[int] = set()
 
+    def _take_over(self) -> str | None:
+        """Return the job that the restored state is of, if it has ended for certain.
+
+        Its checkpoints that were never completed go: nobody else would ever delete them.
+        """
+        if self.initial is None:
+            return None
+        root = Path(self.initial.storage_uri.removeprefix("file://"))
+        job = self.initial.metadata.job_id
+        job_dir = root if root.name == job else root / job
+        if not owner.has_ended(job_dir):
+            log.warning("job %s may still be running: its remains are left alone", job)
+            return None
+        for directory in job_dir.glob("chk-*"):
+            if not (directory / "_metadata").exists():
+                shutil.rmtree(directory, ignore_errors=True)
+        return job
+
+    def _offer_resume(self) -> None:
+        """Point at a checkpoint that an earlier run of this program left behind."""
+        found = retained_checkpoint(
+            self.directories.job_dir.parent, self.plan.job_name, self.job_id
+        )
+        if found is not None:
+            log.warning(
+                "an earlier run of %r left checkpoint %s; to resume from it, set "
+                "execution.state-recovery.path to that directory (this run starts empty)",
+                self.plan.job_name,
+                found,
+            )
+
     def open(self, *, local: bool, uids: list[str]) -> None:
         """Start the gateway and name the sources."""
         self.layout = tuple(SourceLayout(uid, i) for i, uid in enumerate(uids))
+        owner.claim(self.directories.job_dir)
         self.directories.socket_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.local = local
         self.host = "localhost" if local else driver_host()
@@ -167,9 +205,7 @@ class JobMaster(Callbacks):
 
     def lineage(self) -> list[str]:
         """Return the ids of ended jobs that this job's state descends from."""
-        if self.initial is None or self.initial.metadata.job_id == self.job_id:
-            return []
-        return [self.initial.metadata.job_id]
+        return [] if self._ended_job is None else [self._ended_job]
 
     def assignment(self, subtask: int) -> Assignment:
         """Return the work of a slot."""
@@ -313,6 +349,7 @@ class JobMaster(Callbacks):
         self.checkpoints.end(end)
         self.gateway.shutdown()
         self.directories.remove_sockets()
+        owner.release(self.directories.job_dir)
         if end is not JobEnd.SUSPENDED:
             self.directories.remove_job_dir()
 

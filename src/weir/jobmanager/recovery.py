@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from weir.checkpoint.metadata import CheckpointMetadata
 from weir.checkpoint.paths import resolve, split_location
@@ -12,11 +13,13 @@ from weir.checkpoint.restore import OperatorRestore as PlannedRestore
 from weir.checkpoint.restore import ProgramOperator, plan_restore
 from weir.checkpoint.retention import CheckpointRef
 from weir.checkpoint.store import load_checkpoint, verify_files
-from weir.errors import CorruptStateError, UsageError
+from weir.errors import CorruptStateError, UsageError, WeirError
 from weir.graph.plan import JobPlan
+from weir.jobmanager.owner import has_ended
 from weir.keygroup import KeyGroupRange
 from weir.slot.messages import OperatorRestore, SourceFile
 from weir.storage.base import Storage
+from weir.storage.local import LocalStorage
 from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.recovery")
@@ -62,6 +65,23 @@ def newest_valid(
             return RestorePoint(uri, ref.directory, metadata), problems
         problems.append(f"checkpoint {ref.checkpoint_id} cannot be used: {'; '.join(found)}")
     return None, problems
+
+
+def retained_checkpoint(root: Path, job_name: str, job_id: str) -> Path | None:
+    """Return the newest complete checkpoint of an ended job of that name, if there is one."""
+    newest: tuple[int, Path] | None = None
+    for path in root.glob("*/chk-*/_metadata"):
+        directory = path.parent
+        if directory.parent.name == job_id or not has_ended(directory.parent):
+            continue
+        try:
+            metadata = load_checkpoint(LocalStorage(str(directory.parent)), directory.name)
+        except WeirError as error:
+            log.debug("%s", error)
+            continue
+        if metadata.job_name == job_name and (newest is None or metadata.timestamp_ms > newest[0]):
+            newest = (metadata.timestamp_ms, directory)
+    return None if newest is None else newest[1]
 
 
 def adopt_max_parallelism(plan: JobPlan, point: RestorePoint, allow_non_restored: bool) -> None:

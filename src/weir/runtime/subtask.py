@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from weir.failpoint import reach
 from weir.graph.plan import EdgeNode, JobPlan, OperatorNode
 from weir.graph.transformation import Partitioning
 from weir.runtime.catalog import slot_operator
@@ -160,6 +161,7 @@ class Subtask:
             chunk = unpack_data(frame.payload, edge)
             self._watermarks[edge.id].saw_records()
             self.operators[edge.target].process(chunk, edge.input_index)
+            reach("slot.epoch")
 
     def _on_processing_time(self, operators: list[Operator]) -> None:
         now = self.facts.clock.now_ms()
@@ -203,6 +205,7 @@ class Subtask:
         if checkpoint is None:
             return
         taken = self._snapshots.setdefault(checkpoint, {})
+        reach("slot.sync")
         for op in operators:
             if isinstance(op, StatefulOperator):
                 taken[op.node.index] = op.snapshot(checkpoint, info.checkpoint_timestamp_ms)

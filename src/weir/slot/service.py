@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from weir.clock import Clock
 from weir.errors import UserFunctionError, WeirError
+from weir.failpoint import reach
 from weir.runtime.frame import Frame
 from weir.runtime.operator import user_traceback
 from weir.runtime.stateful import OperatorSnapshot
@@ -114,7 +115,13 @@ class SlotService:
             elapsed = self._clock.monotonic_ms() - started
             self._send(
                 Acknowledge(
-                    facts.attempt, facts.subtask, checkpoint_id, file, parts, async_ms=elapsed
+                    facts.attempt,
+                    facts.subtask,
+                    checkpoint_id,
+                    file,
+                    parts,
+                    directory,
+                    async_ms=elapsed,
                 )
             )
         except Exception as error:
@@ -130,7 +137,9 @@ class SlotService:
         with self._lock:
             self._fence(attempt)
             try:
+                reach("slot.commit")
                 self._subtask.notify_complete(checkpoint_id)
+                reach("slot.committed")
             except Exception as error:
                 self._fail(error)
                 raise

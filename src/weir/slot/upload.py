@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weir.checkpoint.paths import new_data_file, resolve
+from weir.failpoint import reach
 from weir.runtime.stateful import OperatorSnapshot
 from weir.slot.messages import FileFacts, OperatorPart
 from weir.snapshot import SnapshotWriter
@@ -26,6 +27,7 @@ def write_snapshots(
         writer = SnapshotWriter(out)
         for snapshot in snapshots:
             footers[snapshot.node.id] = snapshot.write(writer)
+            reach("slot.upload")
         facts = writer.finish({"operators": footers})
     parts = [_part(s, footers[s.node.id]) for s in snapshots]
     return FileFacts(name, facts.size, facts.crc32), parts

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from weir.checkpoint.decider import RequestKind
 from weir.checkpoint.metadata import SourcePositions
 from weir.errors import JobExecutionError
+from weir.failpoint import reach
 from weir.jobmanager.checkpoints import Barrier
 from weir.jobmanager.recovery import RestorePoint
 from weir.runtime.subtask import EpochInfo
@@ -126,6 +127,7 @@ class Attempt:
             with self._lock:
                 positions = read_positions(self._query_dir, batch_id, self._layout)
                 self._positions = positions
+                reach("driver.epoch")
                 self._run_epoch(batch, final=False)
         except BaseException as error:
             self._error = error

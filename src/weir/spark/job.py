@@ -55,12 +55,13 @@ class SparkJob:
         self._sources = detach_sources(self.plan)
         self.workspace = Workspace(self.job_id, settings.checkpoint_dir, settings.log_dir)
         self.driver_sinks = DriverSinks(self.plan, spark, self.workspace.job_dir / "staging")
+        self.results = Results(settings.checkpoint.interval_ms is not None)
+        self.master = JobMaster(self.job_id, self.plan, settings, self.workspace, self.clock)
+        # After the master: a restore may have changed max parallelisms.
         try:
             self.plan_bytes = cloudpickle.dumps(self.plan)
         except Exception as error:
             raise UsageError(_unpicklable(self.plan, error)) from error
-        self.results = Results(settings.checkpoint.interval_ms is not None)
-        self.master = JobMaster(self.job_id, self.plan, settings, self.workspace, self.clock)
         self.master.on_completed = self._checkpoint_completed
         self.master.on_staged = self.driver_sinks.commit
         self._collect = {

@@ -79,11 +79,25 @@ def _copy_source_log(source: Path, target: Path, offset: str) -> None:
     if not source.is_dir():
         return
     file_offset = _file_log_offset(offset)
-    if file_offset is None:
-        for entry in _log_files(source):
-            _write(target / entry.name, entry.read_text())
+    if file_offset is not None:
+        _write_file_log(target, _file_log(source), file_offset)
         return
-    _write_file_log(target, _file_log(source), file_offset)
+    files = {entry.name: entry.read_text() for entry in _log_files(source)}
+    if offset == _NO_OFFSET and any(map(_lists_files, files.values())):
+        return  # A file source without a position starts over: what it listed must be listed anew.
+    for name, text in files.items():
+        _write(target / name, text)
+
+
+def _lists_files(text: str) -> bool:
+    """Tell whether a source's log entry is one of the file source."""
+    for line in text.splitlines()[1:2]:
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            return False
+        return isinstance(entry, dict) and {"path", "batchId"} <= set(entry)
+    return False
 
 
 def _file_log_offset(offset: str) -> int | None:

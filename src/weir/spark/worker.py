@@ -22,6 +22,7 @@ from pyspark import TaskContext
 
 from weir.clock import SystemClock
 from weir.codec.arrow import batch_to_rows
+from weir.failpoint import reach
 from weir.graph.plan import JobPlan
 from weir.runtime.frame import (
     FRAME_SCHEMA,
@@ -107,6 +108,7 @@ class SourceTask:
         side = SourceSide(plan, facts)
         salt = self.salts.__getitem__
         for batch in batches:
+            reach("worker.source")
             self._feed(side, batch)
             frames = side.take_frames()
             if frames:
@@ -202,6 +204,7 @@ class PipeTask:
                 if not len(keep):
                     continue
                 batch = batch.take(pa.array(keep))
+            reach("worker.pipe")
             yield batch
 
     def _locate(self, driver: Channel, subtask: int) -> str:

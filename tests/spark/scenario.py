@@ -1,0 +1,159 @@
+"""Running the totals program in a process of its own, and judging what it leaves behind."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+PROGRAM = Path(__file__).parent / "programs" / "totals.py"
+FILES = 12
+ROWS = 2000
+KEYS = 50
+
+
+@dataclass
+class Scenario:
+    """Directories of one scenario."""
+
+    root: Path
+
+    @property
+    def input(self) -> Path:
+        return self.root / "input"
+
+    @property
+    def output(self) -> Path:
+        return self.root / "output"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    def write_input(self) -> None:
+        """Write seeded payments, one file per epoch."""
+        self.input.mkdir(parents=True)
+        rng = np.random.default_rng(11)
+        for number in range(FILES):
+            first = number * ROWS
+            table = pa.table(
+                {
+                    "key": rng.integers(0, KEYS, ROWS),
+                    "amount": rng.integers(1, 100, ROWS),
+                    "seq": np.arange(first, first + ROWS),
+                }
+            )
+            path = self.input / f"{number:04d}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (1_600_000_000 + number, 1_600_000_000 + number))
+
+    def expected(self) -> Counter[tuple[int, ...]]:
+        """Compute the result independently."""
+        totals: dict[int, int] = {}
+        seen: dict[int, set[int]] = {}
+        rows: Counter[tuple[int, ...]] = Counter()
+        for path in sorted(self.input.glob("*.parquet")):
+            for row in pq.read_table(path).to_pylist():
+                key, amount = row["key"], row["amount"]
+                totals[key] = totals.get(key, 0) + amount
+                seen.setdefault(key, set()).add(amount)
+                rows[(row["seq"], key, totals[key], len(seen[key]))] += 1
+        return rows
+
+    def committed(self) -> Counter[tuple[int, ...]]:
+        """Read what a reader of the output directory sees."""
+        rows: Counter[tuple[int, ...]] = Counter()
+        for path in self.output.rglob("*"):
+            if path.is_file() and not path.name.startswith("."):
+                with path.open() as lines:
+                    rows.update(tuple(map(int, row)) for row in csv.reader(lines))
+        return rows
+
+    def hidden_files(self) -> list[Path]:
+        """Return files of the output directory that readers do not see."""
+        return [p for p in self.output.rglob("*") if p.is_file() and p.name.startswith(".")]
+
+    def slots(self) -> list[int]:
+        """Return the pids of slot processes of this scenario."""
+        return [pid for pid in processes(str(self.logs)) if "weir.slot.main" in command(pid)]
+
+    def start(
+        self, failpoints: str = "", restore: str = "", master: str = "local[2]"
+    ) -> subprocess.Popen[str]:
+        """Start the program."""
+        environment = {**os.environ, "SPARK_MASTER": master, "WEIR_FAILPOINTS": failpoints}
+        arguments = [self.input, self.output, self.checkpoints, self.logs]
+        if restore:
+            arguments.append(Path(restore))
+        return subprocess.Popen(
+            [sys.executable, str(PROGRAM), *map(str, arguments)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, **options: str) -> tuple[int, str]:
+        """Run the program to its end."""
+        process = self.start(**options)
+        output, _ = process.communicate(timeout=240)
+        return process.returncode, output
+
+    def assert_exact(self) -> None:
+        """Nothing lost, nothing duplicated, nothing left behind."""
+        expected, got = self.expected(), self.committed()
+        lost, extra = expected - got, got - expected
+        assert (sum(lost.values()), sum(extra.values())) == (0, 0), (
+            f"lost {list(lost)[:3]}, duplicated or wrong {list(extra)[:3]}"
+        )
+        assert self.hidden_files() == []
+        assert self.slots() == []
+
+    def newest_checkpoint(self) -> str:
+        """Return the newest complete checkpoint."""
+        found = list(self.checkpoints.glob("*/chk-*/_metadata"))
+        newest = max(found, key=lambda p: int(p.parent.name.split("-")[1]))
+        return str(newest.parent)
+
+
+def processes(text: str) -> list[int]:
+    """Return the pids of processes whose command line holds a text."""
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit()
+        and int(entry.name) != os.getpid()
+        and text in command(int(entry.name))
+    ]
+
+
+def command(pid: int) -> str:
+    """Return the command line of a process, empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def wait_until(condition, seconds: float, what: str) -> float:
+    """Wait for something that other processes do; return how long it took."""
+    started = time.monotonic()
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() - started < seconds, f"{what} took longer than {seconds} s"
+        pause.wait(0.05)
+    return time.monotonic() - started

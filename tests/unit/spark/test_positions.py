@@ -1,0 +1,120 @@
+"""Query directories that make Spark go on behind a position, without Spark."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from weir.checkpoint.metadata import SourcePositions
+from weir.errors import CorruptStateError
+from weir.spark.positions import (
+    LOG_DIRECTORY,
+    initial_positions,
+    layout_of,
+    prepare_query_dir,
+    read_positions,
+)
+
+META = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
+
+
+def entry(batch, name):
+    return json.dumps({"path": f"file:///in/{name}", "timestamp": batch, "batchId": batch})
+
+
+def query_dir(tmp_path, batches, offsets):
+    """Make a directory as Spark leaves it: offsets and a file source log, compacted every ten."""
+    directory = tmp_path / "query"
+    (directory / "offsets").mkdir(parents=True)
+    (directory / "sources" / "0").mkdir(parents=True)
+    for number, lines in enumerate(offsets):
+        (directory / "offsets" / str(number)).write_text("\n".join(["v1", META, *lines]))
+    for number in range(batches):
+        lines = [entry(number, f"f{number}")]
+        name = str(number)
+        if (number + 1) % 10 == 0:
+            lines = [entry(n, f"f{n}") for n in range(number + 1)]
+            name += ".compact"
+        (directory / "sources" / "0" / name).write_text("\n".join(["v1", *lines]))
+        (directory / "sources" / "0" / f".{name}.crc").write_bytes(b"stale")
+    return directory
+
+
+def log_of(directory):
+    return {p.name: p.read_text().splitlines() for p in (directory / "sources" / "0").iterdir()}
+
+
+@pytest.mark.parametrize("last", [0, 3, 8, 9, 10, 12, 19, 23])
+def test_a_file_log_is_cut_at_the_position_with_compact_files_where_spark_expects_them(
+    tmp_path, last
+):
+    offsets = [[json.dumps({"logOffset": n})] for n in range(25)]
+    old = query_dir(tmp_path, 25, offsets)
+    layout = layout_of(["a"])
+    positions = read_positions(old, last, layout)
+    new = tmp_path / "new"
+    prepare_query_dir(new, positions, layout)
+    log = log_of(new)
+    compact = (last + 1) // 10 * 10 - 1
+    names = {str(n) for n in range(compact + 1, last + 1)}
+    if compact >= 0:
+        names.add(f"{compact}.compact")
+    assert set(log) == names
+    listed = sorted(json.loads(line)["batchId"] for lines in log.values() for line in lines[1:])
+    assert listed == list(range(last + 1))
+    assert (new / "offsets" / "0").read_text().splitlines()[2] == json.dumps({"logOffset": last})
+    assert (new / "commits" / "0").exists()
+    assert (new / "metadata").exists()
+
+
+def test_starting_over_lists_all_files_anew(tmp_path):
+    old = query_dir(tmp_path, 3, [[json.dumps({"logOffset": n})] for n in range(3)])
+    layout = layout_of(["a"])
+    new = tmp_path / "new"
+    prepare_query_dir(new, initial_positions(old, layout), layout)
+    assert not (new / "sources" / "0").exists()
+    assert not (new / "offsets").exists()
+
+
+def test_starting_over_keeps_where_other_sources_began(tmp_path):
+    old = tmp_path / "query"
+    (old / "sources" / "0").mkdir(parents=True)
+    (old / "sources" / "0" / "0").write_text("v1\n1700000000000")
+    layout = layout_of(["rate"])
+    new = tmp_path / "new"
+    prepare_query_dir(new, initial_positions(old, layout), layout)
+    assert (new / "sources" / "0" / "0").read_text() == "v1\n1700000000000"
+
+
+def test_sources_are_found_by_uid_when_some_were_added_and_removed(tmp_path):
+    old = tmp_path / "query"
+    (old / "offsets").mkdir(parents=True)
+    lines = ["v1", META, '"x1"', '"y1"', '"z1"']
+    (old / "offsets" / "4").write_text("\n".join(lines))
+    for number, text in enumerate("xyz"):
+        (old / "sources" / str(number)).mkdir(parents=True)
+        (old / "sources" / str(number) / "0").write_text(f"v1\n{text}")
+    positions = read_positions(old, 4, layout_of(["x", "y", "z"]))
+    new = tmp_path / "new"
+    prepare_query_dir(new, positions, layout_of(["z", "new", "x"]))
+    assert (new / "offsets" / "0").read_text().splitlines()[2:] == ['"z1"', "-", '"x1"']
+    assert (new / "sources" / "0" / "0").read_text() == "v1\nz"
+    assert not (new / "sources" / "1").exists()
+    assert (new / "sources" / "2" / "0").read_text() == "v1\nx"
+
+
+def test_a_missing_log_entry_is_refused(tmp_path):
+    old = query_dir(tmp_path, 3, [[json.dumps({"logOffset": n})] for n in range(3)])
+    (old / "sources" / "0" / "1").unlink()
+    layout = layout_of(["a"])
+    with pytest.raises(CorruptStateError, match="lacks batch 1"):
+        prepare_query_dir(tmp_path / "new", read_positions(old, 2, layout), layout)
+
+
+def test_nothing_to_restore_leaves_an_empty_directory(tmp_path):
+    prepare_query_dir(tmp_path / "new", None, layout_of(["a"]))
+    assert list((tmp_path / "new").iterdir()) == []
+    empty = SourcePositions(source_logs={LOG_DIRECTORY: str(tmp_path)})
+    prepare_query_dir(tmp_path / "other", empty, layout_of(["a"]))
+    assert list((tmp_path / "other").iterdir()) == []

@@ -80,8 +80,8 @@ class DemoResult:
 
 
 def shape_of(rows: int, seed: int) -> Shape:
-    """Cut the rows into 12 to 48 files, one an epoch."""
-    return Shape(rows, max(12, min(48, rows // 75_000)), seed)
+    """Cut the rows into 12 to 60 files, one an epoch."""
+    return Shape(rows, max(12, min(60, rows // 50_000)), seed)
 
 
 def run_demo(options: DemoOptions, screen: Screen, clock: Clock) -> DemoResult:

@@ -94,11 +94,17 @@ def origin(sender: int, sequence: int) -> int:
 
 
 def dumps(value: Any) -> bytes:
-    """Pickle at C speed; objects that only cloudpickle can handle take the slow way."""
+    """Pickle at C speed; what only cloudpickle can handle takes the slow way.
+
+    So do objects of the program's own module: other processes have a `__main__` too, without them.
+    """
     try:
-        return pickle.dumps(value, 5)
+        data = pickle.dumps(value, 5)
+        if b"__main__" not in data:
+            return data
     except (pickle.PicklingError, AttributeError, TypeError):
-        return bytes(cloudpickle.dumps(value, 5))
+        pass
+    return bytes(cloudpickle.dumps(value, 5))
 
 
 def load_program(data: bytes) -> Any:

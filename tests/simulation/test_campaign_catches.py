@@ -1,0 +1,172 @@
+"""The campaign's checker can fail: an engine broken on purpose is caught within a few crashes."""
+
+from __future__ import annotations
+
+import pytest
+
+from weir.checkpoint.coordinator import CheckpointCoordinator
+from weir.connector.file_writer import FileSinkWriter
+from weir.jobmanager.checkpoints import CheckpointRunner
+from weir.jobmanager.results import Results
+from weir.runtime.sinks import SinkOperator
+from weir.runtime.stateful import StatefulOperator
+from weir.slot.messages import OperatorRestore
+from weir.slot.service import SlotService
+from weir.state.timers import TimerQueue
+from weir.testing.campaign import Crash, Kind, run
+from weir.testing.harness import JobHarness
+from weir.testing.harness_sources import HarnessSources
+
+pytestmark = pytest.mark.campaign
+
+FIXED = 0
+REPEATING_SEEDS = (7, 8, 10, 11, 13)
+
+
+def commit_before_metadata(patch):
+    write = CheckpointRunner._write_metadata
+
+    def broken(self, action):
+        self._complete(action.ref.checkpoint_id)
+        write(self, action)
+
+    patch.setattr(CheckpointRunner, "_write_metadata", broken)
+
+
+def one_acknowledgement_is_not_waited_for(patch):
+    trigger = CheckpointCoordinator.on_trigger
+
+    def broken(self, checkpoint_id, subtasks, now_ms):
+        trigger(self, checkpoint_id, set(subtasks) - {max(subtasks)}, now_ms)
+
+    patch.setattr(CheckpointCoordinator, "on_trigger", broken)
+
+
+def sources_are_not_rewound(patch):
+    patch.setattr(HarnessSources, "rewind", lambda self, positions: None)
+
+
+def sources_start_over(patch):
+    rewind = HarnessSources.rewind
+    patch.setattr(HarnessSources, "rewind", lambda self, positions: rewind(self, None))
+
+
+def operator_state_is_not_restored(patch):
+    assignment = JobHarness._assignment
+
+    def broken(self, point, part):
+        bare = [OperatorRestore(p.operator, p.keyed, []) for p in part]
+        return assignment(self, point, bare)
+
+    patch.setattr(JobHarness, "_assignment", broken)
+
+
+def keyed_state_is_not_restored(patch):
+    restore = StatefulOperator.restore
+
+    def broken(self, checkpoint_id, keyed, operator):
+        restore(self, checkpoint_id, [], operator)
+
+    patch.setattr(StatefulOperator, "restore", broken)
+
+
+def timers_are_not_restored(patch):
+    patch.setattr(TimerQueue, "restore", lambda self, sources: None)
+
+
+def records_of_a_lost_attempt_are_released(patch):
+    patch.setattr(Results, "drop_unreleased", lambda self: None)
+
+
+def prepared_files_are_cleaned_away(patch):
+    discard = FileSinkWriter.discard_leftovers
+    patch.setattr(FileSinkWriter, "discard_leftovers", lambda self, keep: discard(self, []))
+    # Cleaning comes first, as if another subtask had been faster.
+    opened = SinkOperator.commit_restored
+
+    def broken(self, committables):
+        if isinstance(self.writer, FileSinkWriter):
+            self.writer.discard_leftovers([])
+            return
+        opened(self, committables)
+
+    patch.setattr(SinkOperator, "commit_restored", broken)
+
+
+def leftovers_stay(patch):
+    patch.setattr(FileSinkWriter, "discard_leftovers", lambda self, keep: None)
+
+
+def restored_commits_are_forgotten(patch):
+    patch.setattr(SinkOperator, "commit_restored", lambda self, committables: None)
+
+
+def failed_commits_count_as_done(patch):
+    complete = CheckpointRunner._complete
+
+    def broken(self, checkpoint_id):
+        events, self._events = self._events, type(self._events)()
+        try:
+            complete(self, checkpoint_id)
+        finally:
+            self._events = events
+        self._uncommitted.clear()
+
+    patch.setattr(CheckpointRunner, "_complete", broken)
+
+
+def late_files_stay(patch):
+    patch.setattr(CheckpointRunner, "_sweep", lambda self: None)
+    patch.setattr(CheckpointRunner, "_delete_tree", lambda self, directory: None)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        commit_before_metadata,
+        one_acknowledgement_is_not_waited_for,
+        sources_are_not_rewound,
+        sources_start_over,
+        operator_state_is_not_restored,
+        keyed_state_is_not_restored,
+        timers_are_not_restored,
+        records_of_a_lost_attempt_are_released,
+        prepared_files_are_cleaned_away,
+        leftovers_stay,
+        restored_commits_are_forgotten,
+        failed_commits_count_as_done,
+        late_files_stay,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_a_broken_engine_is_caught(monkeypatch, sabotage):
+    steps = len(run(FIXED).steps)
+    sabotage(monkeypatch)
+    assert any(is_caught(FIXED, crashes) for crashes in spread(steps))
+
+
+def test_an_epoch_that_is_applied_twice_is_caught(monkeypatch):
+    assert not any(is_caught(seed, []) for seed in REPEATING_SEEDS)
+    answer = SlotService.run
+
+    def broken(self, attempt, level, info, frames, directory):
+        self._outputs.clear()
+        self._applied.clear()
+        return answer(self, attempt, level, info, frames, directory)
+
+    monkeypatch.setattr(SlotService, "run", broken)
+    assert any(is_caught(seed, []) for seed in REPEATING_SEEDS)
+
+
+def spread(steps):
+    """Every fifth step from the end to the beginning, by turns with every kind of crash."""
+    for kind in (Kind.SLOT, Kind.DRIVER, Kind.REFUSED):
+        for point in range(steps, 0, -5):
+            yield [Crash(point, kind)]
+
+
+def is_caught(seed, crashes):
+    try:
+        return bool(run(seed, crashes).problems)
+    except RuntimeError as error:
+        return "never ended" in str(error)

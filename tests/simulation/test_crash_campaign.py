@@ -1,0 +1,73 @@
+"""Exactly once under any crash: every step of a job as a place to die, alone and twice.
+
+A failure prints the command that repeats it. `WEIR_CAMPAIGN_SEEDS` sets the number of seeds.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from weir.testing.campaign import Crash, Kind, random_crashes, reproduction, run
+
+pytestmark = pytest.mark.campaign
+
+FIXED = 0
+KINDS = list(Kind)
+SEEDS = int(os.environ.get("WEIR_CAMPAIGN_SEEDS", "300"))
+# Ends the fixed scenario's first attempt when one checkpoint is complete and the second under way.
+FIRST_CRASH = "slot 0: level 2 begins"
+
+
+def failures(runs):
+    found = []
+    count = 0
+    for seed, crashes in runs:
+        count += 1
+        try:
+            problems = run(seed, crashes).problems
+        except Exception as error:
+            problems = [f"{type(error).__name__}: {error}"]
+        if problems:
+            found.append(f"{reproduction(seed, crashes)}  # {problems[0]}")
+    return count, found
+
+
+def test_without_a_crash_every_seed_gives_the_right_answer():
+    count, found = failures((seed, []) for seed in range(60))
+    assert (count, found) == (60, [])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.value)
+def test_one_crash_at_every_second_step_loses_and_repeats_nothing(kind):
+    steps = len(run(FIXED).steps)
+    first = 1 + KINDS.index(kind) % 2
+    count, found = failures(
+        (FIXED, [Crash(point, kind, point)]) for point in range(first, steps + 1, 2)
+    )
+    assert count > 200
+    assert found == []
+
+
+def test_a_second_crash_during_and_after_the_recovery_changes_nothing():
+    steps = run(FIXED).steps
+    first = [i + 1 for i, label in enumerate(steps) if label == FIRST_CRASH][3]
+    crash = Crash(first, Kind.SLOT)
+    recovered = run(FIXED, [crash]).steps
+    assert "before read_range" in " ".join(recovered[first:]), "it restored no state"
+    count, found = failures(
+        (FIXED, [crash, Crash(point, KINDS[point % len(KINDS)], point)])
+        for point in range(first + 1, len(recovered) + 1, 2)
+    )
+    assert count > 150
+    assert found == []
+
+
+def test_random_scenarios_with_up_to_three_crashes_give_the_right_answer():
+    def runs():
+        for seed in range(1, SEEDS + 1):
+            yield seed, random_crashes(seed, 600)
+
+    count, found = failures(runs())
+    assert (count, found) == (SEEDS, [])

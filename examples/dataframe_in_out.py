@@ -1,7 +1,7 @@
 """A Structured Streaming DataFrame in, DataFrames out: totals per account that survive crashes.
 
-Rows come from `spark.readStream`, keyed state keeps the totals, and `foreach_batch` gets the rows of
-every completed checkpoint as a DataFrame. Run it with `weir run examples/dataframe_in_out.py`.
+Rows come from `spark.readStream`, keyed state keeps the totals, and `foreach_batch` gets the rows
+of every completed checkpoint as a DataFrame. Run it with `weir run examples/dataframe_in_out.py`.
 """
 
 import tempfile

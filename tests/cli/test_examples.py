@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,3 +57,19 @@ def test_a_failing_function_ends_the_command_with_its_own_traceback(tmp_path):
     message = done.stderr[done.stderr.index("weir: operator") :]
     assert "ZeroDivisionError" in message
     assert "runpy" not in message
+
+
+def test_without_java_the_command_says_how_to_find_out_what_is_missing(tmp_path):
+    command = [sys.executable, "-m", "weir.cli.main", "run", str(EXAMPLES / "dataframe_in_out.py")]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    assert "weir: Spark did not start" in done.stderr
+    assert "weir doctor" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -37,8 +37,16 @@ def demo(rows: int, seed: int, keep: Path | None, no_kill: bool, as_json: bool) 
     folder = _folder(keep)
     options = DemoOptions(shape_of(rows, seed), folder, kill=not no_kill)
     screen = open_screen(quiet=as_json)
-    with screen:
-        result = run_demo(options, screen, SystemClock())
+    try:
+        with screen:
+            result = run_demo(options, screen, SystemClock())
+    except KeyboardInterrupt:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    except BaseException:
+        click.echo(f"Logs: {options.logs}", err=True)
+        raise
     recovered = no_kill or (result.kill is not None and result.kill.recovery_ms is not None)
     good = result.comparison.exact and recovered
     kept = keep is not None or not good

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from weir.errors import JobExecutionError
+
 _FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
@@ -38,7 +40,11 @@ def use_running_python() -> None:
 
 
 def get_spark(app_name: str = "weir") -> SparkSession:
-    """Return the active session, or start one: the submitted master, else all local cores."""
+    """Return the active session, or start one: the submitted master, else all local cores.
+
+    Raises:
+        JobExecutionError: Spark does not start.
+    """
     use_running_python()
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -58,7 +64,12 @@ def get_spark(app_name: str = "weir") -> SparkSession:
     # Quiet by default: warnings of Spark's own start-up are not the user's concern.
     if not os.environ.get("WEIR_SPARK_LOG"):
         builder = builder.config("spark.log.level", "ERROR")
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        msg = f"Spark did not start ({reason}): run 'weir doctor' to see what is missing"
+        raise JobExecutionError(msg) from error
 
 
 def _let_workers_find_weir() -> None:

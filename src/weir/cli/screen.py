@@ -6,7 +6,7 @@ import sys
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -114,11 +114,18 @@ class LiveScreen(PlainScreen):
 
     def show(self, figures: Any) -> None:
         """Show the running job."""
-        grid = Table.grid(padding=(0, 3))
-        for name, value in _cells(figures):
-            grid.add_row(f"[dim]{name}[/dim]", value)
-        bar = ProgressBar(total=figures.rows_total, completed=figures.rows, width=50)
-        self._live.update(Group(bar, grid))
+        self._live.update(live_view(figures))
+
+
+def live_view(figures: Any) -> Table:
+    """Return the running job as a bar and a table of figures."""
+    grid = Table.grid(padding=(0, 3))
+    for name, value in _cells(figures):
+        grid.add_row(f"[dim]{name}[/dim]", value)
+    view = Table.grid()
+    view.add_row(ProgressBar(total=figures.rows_total, completed=figures.rows, width=50))
+    view.add_row(grid)
+    return view
 
 
 def _cells(figures: Any) -> list[tuple[str, str]]:

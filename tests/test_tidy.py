@@ -73,6 +73,7 @@ MAY_CATCH_EVERYTHING = {
     "src/weir/slot/service.py",
     "src/weir/spark/function_source.py",
     "src/weir/spark/job.py",
+    "src/weir/spark/session.py",
 }
 
 # "file.py:Class.method" of long parameter lists that PyFlink's signature dictates.

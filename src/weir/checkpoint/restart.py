@@ -134,7 +134,8 @@ class ExponentialDelayRestart:
             if failure - restart_ms >= self.reset_ms:
                 attempt = 0
             attempt += 1
-            restart_ms = failure + self._pause_ms(attempt)
+            # The shortest pause that the jitter may have given: a failure after it is a new one.
+            restart_ms = failure + int(self._pause_ms(attempt) * (1 - self.jitter))
         if self.attempts is not None and attempt > self.attempts:
             return GiveUp(f"the job was restarted {self.attempts} times, which is the limit")
         if is_merged:

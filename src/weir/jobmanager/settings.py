@@ -16,12 +16,20 @@ from weir.checkpoint.restart import (
     default_restart_strategy,
 )
 from weir.checkpoint.settings import CheckpointingMode, CheckpointSettings, Retention
+from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
 from weir.config.effective import Settings
 from weir.errors import UsageError
 
 log = logging.getLogger("weir.config")
+_UNAVAILABLE = (
+    b.CHANGELOG,
+    c.FILE_MERGING,
+    c.INCREMENTAL,
+    c.LOCAL_BACKUP,
+    c.SNAPSHOT_COMPRESSION,
+)
 _UNLIMITED = (1 << 31) - 1
 
 
@@ -55,6 +63,7 @@ class JobSettings:
         settings = Settings(layers)
         for warning in settings.validate():
             log.warning("%s", warning)
+        _warn_of_unavailable(settings)
         get = settings.get
         backend = settings.state_backend()
         if backend != "hashmap":
@@ -81,6 +90,13 @@ class JobSettings:
             job_parameters={str(k): str(v) for k, v in dict(parameters).items()},
             python_files=tuple(get(e.PYTHON_FILES) or ()),
         )
+
+
+def _warn_of_unavailable(settings: Settings) -> None:
+    """Say which settings are understood but have no effect in this release."""
+    for option in _UNAVAILABLE:
+        if settings.is_set(option) and settings.get(option) != option.default:
+            log.warning("%s has no effect in this release", option.key)
 
 
 def _checkpoint(settings: Settings) -> CheckpointSettings:

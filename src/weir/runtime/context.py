@@ -147,6 +147,12 @@ class RuntimeContext:
                 f"'{self._node.name}' has no keys"
             )
             raise UsageError(msg)
+        if getattr(descriptor, "ttl_config", None) is not None:
+            msg = (
+                f"state '{descriptor.get_name()}' of operator '{self._node.name}' has a "
+                "time-to-live, which is not available in this release: clear it with a timer"
+            )
+            raise UsageError(msg)
         return self._backend.state(descriptor)
 
 

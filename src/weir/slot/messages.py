@@ -120,7 +120,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class EpochCall(msgspec.Struct, frozen=True):
-    """Header of an epoch sent to a slot; `frames` and `rows` come at its end as a check."""
+    """Header of an epoch sent to a slot; `directory` is where its checkpoint's files go."""
 
     attempt: int
     level: int
@@ -129,7 +129,7 @@ class EpochCall(msgspec.Struct, frozen=True):
     checkpoint_timestamp_ms: int = 0
     final: bool = False
     drain: bool = True
-    job_dir: str = ""
+    directory: str = ""
 
 
 class EndMarker(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
             info = EpochInfo(
                 call.epoch, call.checkpoint_id, call.checkpoint_timestamp_ms, call.final, call.drain
             )
-            out = self._service.run(call.attempt, call.level, info, frames, call.job_dir)
+            out = self._service.run(call.attempt, call.level, info, frames, call.directory)
         except WeirError as error:
             raise flight.FlightServerError(str(error)) from error
         writer.begin(FRAME_SCHEMA)

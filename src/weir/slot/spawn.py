@@ -6,10 +6,39 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from weir.slot.main import TOKEN_VARIABLE
+
+
+@dataclass(frozen=True)
+class Contact:
+    """Where the JobManager is and how to prove belonging to the job."""
+
+    location: str
+    token: bytes
+    driver_host: str
+    driver_pid: int
+    log_dir: str
+    socket_dir: str
+    tcp: bool
+
+
+def start_slot(contact: Contact, attempt: int, subtask: int, host: str) -> None:
+    """Start the process of a slot on this host."""
+    spec = {
+        "driver": contact.location,
+        "attempt": attempt,
+        "subtask": subtask,
+        "host": host,
+        "log": os.path.join(contact.log_dir, f"slot-{subtask}-attempt-{attempt}.log"),
+        "socket": os.path.join(contact.socket_dir, f"s{subtask}a{attempt}"),
+        "tcp": contact.tcp,
+        "watch_pid": contact.driver_pid if host == contact.driver_host else None,
+    }
+    spawn_slot(spec, contact.token)
 
 
 def spawn_slot(spec: dict[str, Any], token: bytes) -> None:

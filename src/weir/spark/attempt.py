@@ -5,24 +5,28 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from weir.checkpoint.decider import RequestKind
 from weir.checkpoint.metadata import SourcePositions
+from weir.clock import Clock
 from weir.errors import JobExecutionError
 from weir.failpoint import reach
+from weir.graph.plan import JobPlan
+from weir.ids import JobId
 from weir.jobmanager.checkpoints import Barrier
+from weir.jobmanager.master import JobMaster
 from weir.jobmanager.recovery import RestorePoint
+from weir.jobmanager.settings import JobSettings
 from weir.runtime.subtask import EpochInfo
+from weir.slot.spawn import Contact, start_slot
 from weir.spark.epochs import EpochRunner, EpochSpec
 from weir.spark.positions import initial_positions, prepare_query_dir, read_positions
 from weir.spark.session import query_settings
-from weir.spark.worker import Contact
-
-if TYPE_CHECKING:
-    from weir.spark.job import SparkJob
+from weir.spark.sources import Input
+from weir.spark.workspace import Workspace
 
 log = logging.getLogger("weir.attempt")
 _TICK_S = 0.02
@@ -32,10 +36,27 @@ _GRACE_MS = 500
 _GRACE_WHILE_PLANNING_MS = 5_000
 
 
+class JobSide(Protocol):
+    """What an attempt needs of its job."""
+
+    spark: SparkSession
+    settings: JobSettings
+    job_id: JobId
+    clock: Clock
+    plan: JobPlan
+    plan_bytes: bytes
+    workspace: Workspace
+    master: JobMaster
+    input: Input
+
+    def take_reports(self, epoch: int, reports: list[dict[str, Any]]) -> None:
+        """Take what the subtasks reported for an epoch."""
+
+
 class Attempt:
     """One attempt of a job; ends by returning (input is over) or by raising."""
 
-    def __init__(self, job: SparkJob, number: int, restored: RestorePoint | None) -> None:
+    def __init__(self, job: JobSide, number: int, restored: RestorePoint | None) -> None:
         """Prepare the query's directory at the restored positions."""
         self._job = job
         self._number = number
@@ -50,7 +71,7 @@ class Attempt:
         self._idle_since_ms = job.clock.monotonic_ms()
         self._query: Any = None
         self._error: BaseException | None = None
-        contact = Contact(
+        self._contact = Contact(
             master.location,
             master.token,
             master.host,
@@ -64,7 +85,7 @@ class Attempt:
             f"{job.job_id}-{number}",
             job.plan_bytes,
             job.input.columns,
-            contact,
+            self._contact,
             job.job_id,
             number,
             anchored=not master.local,
@@ -90,6 +111,7 @@ class Attempt:
 
     def run(self, stop: threading.Event) -> None:
         """Run until bounded input is over, the attempt fails, or the job is stopped."""
+        self._start_local_slots()
         self._start_query()
         for runner in self._job.input.runners:
             runner.start()
@@ -105,6 +127,13 @@ class Attempt:
         if stop.is_set():
             return
         self._finish()
+
+    def _start_local_slots(self) -> None:
+        """Let slots on this host start while Spark plans, instead of on first need."""
+        master = self._job.master
+        for subtask in range(self._job.plan.slots if master.local else 0):
+            if master.registry.locate(self._number, subtask, 0).status == "start":
+                start_slot(self._contact, self._number, subtask, master.host)
 
     def _start_query(self) -> None:
         job = self._job

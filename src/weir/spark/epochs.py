@@ -16,11 +16,11 @@ from weir.graph.plan import JobPlan
 from weir.runtime.frame import REPORT_EDGE, unpack_report
 from weir.runtime.subtask import EpochInfo
 from weir.slot.messages import EpochCall
+from weir.slot.spawn import Contact
 from weir.spark.salts import salts
 from weir.spark.worker import (
     CONTROL_ROW,
     FRAME_DDL,
-    Contact,
     PipeTask,
     SourceColumns,
     SourceTask,

@@ -17,12 +17,12 @@ import cloudpickle
 from pyspark.sql import SparkSession
 
 from weir.checkpoint.retention import CheckpointRef, JobEnd
-from weir.clock import SystemClock
+from weir.clock import Clock, SystemClock
 from weir.common.completable_future import CompletableFuture
 from weir.common.job_execution_result import JobExecutionResult
 from weir.common.job_id import JobID
 from weir.common.job_status import JobStatus
-from weir.errors import UsageError, WeirError
+from weir.errors import JobExecutionError, UsageError, WeirError
 from weir.graph.plan import compile_plan
 from weir.graph.transformation import StreamGraph
 from weir.ids import new_job_id
@@ -33,7 +33,7 @@ from weir.jobmanager.settings import JobSettings
 from weir.spark.attempt import Attempt
 from weir.spark.code import ship_code
 from weir.spark.driver_sinks import DriverSinks
-from weir.spark.session import is_local
+from weir.spark.session import is_local, spark_stopped
 from weir.spark.sources import SourceOpener, declare_types, detach_sources
 from weir.spark.workspace import Workspace
 
@@ -48,7 +48,7 @@ class SparkJob:
         self.spark = spark
         self.settings = settings
         self.job_id = new_job_id()
-        self.clock = SystemClock()
+        self.clock: Clock = SystemClock()
         declare_types(graph)
         default = settings.parallelism or spark.sparkContext.defaultParallelism
         self.plan = compile_plan(graph, default)
@@ -74,7 +74,7 @@ class SparkJob:
 
     def start(self) -> None:
         """Open the sources and begin."""
-        ship_code(self.spark)
+        ship_code(self.spark, self.settings.python_files)
         opener = SourceOpener(self.spark, self.master.spool(), self.settings.batch_rows)
         self.input = opener.open(self.plan, self._sources, self._stop)
         self.master.open(local=is_local(self.spark), uids=self.input.uids)
@@ -115,6 +115,9 @@ class SparkJob:
             error = self._run_attempt(number)
             if error is None or self._stop.is_set():
                 return
+            if spark_stopped(self.spark):
+                msg = "the SparkContext was stopped while the job was running"
+                raise JobExecutionError(msg) from error
             delay_ms = self.master.restart_delay(error) if is_recoverable(error) else None
             if delay_ms is None:
                 raise error

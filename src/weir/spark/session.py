@@ -80,6 +80,17 @@ def _let_workers_find_weir() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([*paths, base])
 
 
+def spark_stopped(spark: SparkSession) -> bool:
+    """Tell whether somebody stopped Spark under our feet."""
+    context = spark.sparkContext._jsc
+    if context is None:
+        return True
+    try:
+        return bool(context.sc().isStopped())
+    except Exception:
+        return True  # The JVM is gone.
+
+
 def is_local(spark: SparkSession) -> bool:
     """Tell whether executors live inside the driver's JVM."""
     master = str(spark.sparkContext.master)

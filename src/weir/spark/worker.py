@@ -36,7 +36,7 @@ from weir.runtime.source_side import SourceSide
 from weir.slot.channel import Channel, ChannelError
 from weir.slot.messages import EpochCall, SlotFailure
 from weir.slot.service import failure_message
-from weir.slot.spawn import spawn_slot
+from weir.slot.spawn import Contact, start_slot
 from weir.spark.spool import expand_ranges
 
 FRAME_DDL = "salt int, edge int, origin bigint, payload binary"
@@ -58,19 +58,6 @@ class SourceColumns:
     decode: str
     type_info: Any
     column: str | None
-
-
-@dataclass(frozen=True)
-class Contact:
-    """Where the JobManager is and how to prove belonging to the job."""
-
-    location: str
-    token: bytes
-    driver_host: str
-    driver_pid: int
-    log_dir: str
-    socket_dir: str
-    tcp: bool
 
 
 @dataclass(frozen=True)
@@ -216,25 +203,10 @@ class PipeTask:
             if status == "ready":
                 return str(unix if slot_host == host or not tcp else tcp)
             if status == "start":
-                self._start(subtask, host)
+                start_slot(self.contact, self.call.attempt, subtask, host)
             elif status != "wait":
                 msg = f"slot {subtask}: {status} ({message})"
                 raise ChannelError(msg)
-
-    def _start(self, subtask: int, host: str) -> None:
-        contact, attempt = self.contact, self.call.attempt
-        name = f"slot-{subtask}-attempt-{attempt}"
-        spec = {
-            "driver": contact.location,
-            "attempt": attempt,
-            "subtask": subtask,
-            "host": host,
-            "log": os.path.join(contact.log_dir, f"{name}.log"),
-            "socket": os.path.join(contact.socket_dir, f"s{subtask}a{attempt}"),
-            "tcp": contact.tcp,
-            "watch_pid": contact.driver_pid if host == contact.driver_host else None,
-        }
-        spawn_slot(spec, contact.token)
 
 
 def host_name(contact: Contact) -> str:

@@ -24,7 +24,7 @@ class Totals(KeyedProcessFunction):
         total = (self.total.value() or 0) + value.amount
         self.total.update(total)
         self.seen.put(value.amount, value.seq)
-        yield value.seq, value.key, total, sum(1 for _ in self.seen.keys())
+        yield value.seq, value.key, total, sum(1 for _ in self.seen)
 
 
 def main(source, output, checkpoints, logs, restore=None):

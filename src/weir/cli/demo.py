@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
+from weir.cli.errors import HELP_OPTIONS
 from weir.cli.screen import open_screen
 from weir.clock import SystemClock
 from weir.errors import UsageError
 
 
-@click.command()
+@click.command(context_settings=HELP_OPTIONS)
 @click.option("--rows", type=click.IntRange(min=1_000), default=2_000_000, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @click.option(

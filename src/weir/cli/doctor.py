@@ -16,6 +16,8 @@ from pathlib import Path
 
 import click
 
+from weir.cli.errors import HELP_OPTIONS
+
 PYTHON_MIN = (3, 10)
 JAVA_MIN = 17
 # Package, first version that works, first version that does not (None: none is known).
@@ -45,7 +47,7 @@ class Finding:
     advice: str = ""
 
 
-@click.command()
+@click.command(context_settings=HELP_OPTIONS)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(as_json: bool) -> None:
     """Look whether this machine can run Weir; exits with 1 if something is missing."""

@@ -14,6 +14,9 @@ from weir.errors import (
     WeirError,
 )
 
+# Given to every command, so that help reads the same whoever asks for it first.
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
+
 EXIT_CODES: tuple[tuple[type[WeirError], int], ...] = (
     (UsageError, 2),
     (IncompatibleStateError, 3),

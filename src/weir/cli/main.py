@@ -7,11 +7,11 @@ import click
 import weir
 from weir.cli.demo import demo
 from weir.cli.doctor import doctor
-from weir.cli.errors import WeirGroup
+from weir.cli.errors import HELP_OPTIONS, WeirGroup
 from weir.cli.run import run
 
 
-@click.group(cls=WeirGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=WeirGroup, context_settings=HELP_OPTIONS)
 @click.version_option(weir.__version__, "--version", "-v", prog_name="weir")
 def cli() -> None:
     """Flink's state management and fault tolerance for PySpark."""

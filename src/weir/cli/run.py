@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from weir.cli.configuration import overrides
+from weir.cli.errors import HELP_OPTIONS
 from weir.config import ambient
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(context_settings={**HELP_OPTIONS, "allow_interspersed_args": False})
 @click.option(
     "-p", "--parallelism", type=click.IntRange(min=1), help="Parallelism of the operators."
 )

@@ -46,7 +46,8 @@ Run it first when something does not start. Every problem comes with what to do 
 
 def help_of(name: str, command: click.Command) -> str:
     """Return what `--help` shows, at a fixed width."""
-    return command.get_help(click.Context(command, info_name=name, terminal_width=96))
+    settings = {**command.context_settings, "terminal_width": 96}
+    return command.get_help(click.Context(command, info_name=name, **settings))
 
 
 def render() -> str:

@@ -37,31 +37,34 @@ class Run:
         return [pid for pid in processes(str(self.logs)) if "weir.slot.main" in command(pid)]
 
 
+@pytest.fixture
+def start(tmp_path):
+    runs = []
+
+    def make(*arguments):
+        runs.append(Run(tmp_path, *arguments))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        run.process.stdout.close()
+        run.process.wait(60)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_slots_leave_when_the_driver_gets_a_signal(tmp_path, number):
-    run = Run(tmp_path)
-    slots = run.slots()
-    assert len(slots) == 2, run.lines
-    run.process.send_signal(number)
-    took = wait_until(lambda: not run.slots(), 15, "slots leaving")
-    run.process.wait(60)
-    assert took < 15
-    leftovers = [p for p in processes(str(tmp_path)) if p != os.getpid()]
-    assert leftovers == []
-
-
-def test_slots_leave_when_spark_is_stopped(tmp_path):
-    run = Run(tmp_path, "stop-spark")
-    output, _ = run.process.communicate(timeout=90)
-    assert run.process.returncode == 0
-    assert run.slots() == []
-    assert "ended:" in output
-
-
-def test_every_slot_has_a_log_file_of_its_own_and_starts_quickly(tmp_path):
-    run = Run(tmp_path)
+def test_slots_leave_when_the_driver_gets_a_signal(start, tmp_path, number):
+    run = start()
+    assert len(run.slots()) == 2, run.lines
     logs = sorted(p.name for p in run.logs.rglob("*.log"))
-    run.process.send_signal(signal.SIGTERM)
-    run.process.wait(60)
-    wait_until(lambda: not run.slots(), 15, "slots leaving")
     assert logs == ["slot-0-attempt-0.log", "slot-1-attempt-0.log"]
+    run.process.send_signal(number)
+    assert wait_until(lambda: not run.slots(), 15, "slots leaving") < 15
+    wait_until(lambda: processes(str(tmp_path)) == [], 30, "all processes of the job leaving")
+
+
+def test_slots_leave_and_the_job_ends_when_spark_is_stopped(start):
+    run = start("stop-spark")
+    output = run.process.stdout.read()
+    assert run.process.wait(90) == 0
+    assert run.slots() == []
+    assert "ended: the SparkContext was stopped" in output

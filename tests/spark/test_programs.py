@@ -181,14 +181,17 @@ def test_a_streaming_dataframe_in_and_any_spark_writer_out(env, spark, tmp_path)
         calls.append(checkpoint_id)
         df.write.mode("append").json(str(target))
 
-    configuration = env.get_config
-    assert configuration is not None
     env.configure(_settings({"weir.trigger": "available-now"}))
     env.from_dataframe(frame).key_by("card").map(
         Total(), Types.ROW_NAMED(["card", "total"], [Types.STRING(), Types.LONG()])
     ).foreach_batch(write)
     env.execute()
-    rows = [json.loads(line) for p in target.rglob("*.json") for line in p.open()]
+    rows = [
+        json.loads(line)
+        for p in target.rglob("*.json")
+        for line in p.read_text().split("\n")
+        if line
+    ]
     totals = {}
     for row in rows:
         totals[row["card"]] = max(totals.get(row["card"], 0), row["total"])

@@ -108,8 +108,18 @@ class EpochRunner:
         key = (id(session), width)
         frame = self._controls.get(key)
         if frame is None:
-            rows = [(salt, CONTROL_ROW, 0, b"") for salt in salts(width)]
-            frame = session.createDataFrame(rows, FRAME_DDL).repartition(width, "salt")
+            # Made by the JVM alone: rows from Python would need a Python stage of their own.
+            listed = ", ".join(map(str, salts(width)))
+            frame = (
+                session.range(0, width, 1, 1)
+                .selectExpr(
+                    f"element_at(array({listed}), cast(id + 1 as int)) as salt",
+                    f"{CONTROL_ROW} as edge",
+                    "0L as origin",
+                    "cast('' as binary) as payload",
+                )
+                .repartition(width, "salt")
+            )
             if self._spec.anchored:
                 frame = frame.cache()
                 frame.count()

@@ -61,9 +61,11 @@ def get_spark(app_name: str = "weir") -> SparkSession:
         builder = builder.config("spark.python.daemon.module", "weir.spark.daemon")
     for key, value in _NEW_SESSION_SETTINGS.items():
         builder = builder.config(key, value)
-    # Quiet by default: warnings of Spark's own start-up are not the user's concern.
+    # Quiet by default: what fails reaches the user as an exception, not as a page of Java.
     if not os.environ.get("WEIR_SPARK_LOG"):
-        builder = builder.config("spark.log.level", "ERROR")
+        log_settings = Path(__file__).with_name("log4j2.properties")
+        option = f"-Dlog4j2.configurationFile=file:{log_settings}"
+        builder = builder.config("spark.driver.extraJavaOptions", option)
     try:
         return builder.getOrCreate()
     except Exception as error:

@@ -19,13 +19,17 @@ IN_USE = {
         *(e.TRIGGER, e.SLOT_LEASE, e.SLOT_HEARTBEAT, e.LOG_DIR, e.SOURCE_BATCH_ROWS),
         *(c.INTERVAL, c.TIMEOUT, c.MIN_PAUSE, c.MAX_CONCURRENT, c.TOLERABLE_FAILURES),
         *(c.RETENTION, c.NUM_RETAINED, c.CHECKPOINT_DIR, c.RECOVERY_PATH),
-        *(c.IGNORE_UNCLAIMED_STATE, b.STATE_BACKEND),
+        *(c.IGNORE_UNCLAIMED_STATE, b.STATE_BACKEND, e.PYTHON_FILES),
     )
 }
 # Read, and answered with a warning: the job runs as if they were not set.
-WARNED = {c.MODE.key, c.UNALIGNED.key}
-# Parsed into the job's settings, and used by nothing behind them.
-UNUSED_SETTINGS = {e.PYTHON_FILES.key}
+WARNED = {
+    option.key
+    for option in (
+        *(c.MODE, c.UNALIGNED, c.INCREMENTAL, c.FILE_MERGING, c.LOCAL_BACKUP),
+        *(c.SNAPSHOT_COMPRESSION, b.CHANGELOG),
+    )
+}
 
 HEAD = """\
 # Configuration

@@ -37,7 +37,7 @@ class LeastValue(FlatMapFunction):
         """Register the state."""
         self.least = runtime_context.get_state(ValueStateDescriptor("least", Types.LONG()))
 
-    def flat_map(self, value):  # noqa: ANN001, ANN201
+    def flat_map(self, value):
         """Compare with the least value so far."""
         least = self.least.value()
         if least is None or value[1] < least:
@@ -59,22 +59,22 @@ def write_input(directory: Path, rows: int, keys: int) -> None:
         pq.write_table(table, directory / f"{number:04d}.parquet")
 
 
-def stream(spark, directory: Path):  # noqa: ANN001, ANN201
+def stream(spark, directory: Path):
     """Stream the files, one epoch at a time."""
     reader = spark.readStream.schema("key bigint, value bigint")
     return reader.option("maxFilesPerTrigger", EPOCH_ROWS // FILE_ROWS).parquet(str(directory))
 
 
-def identity(batches):  # noqa: ANN001, ANN201
+def identity(batches):
     """Hand batches through."""
     yield from batches
 
 
-def run_floor(spark, directory: Path, rows: int) -> float:  # noqa: ANN001
+def run_floor(spark, directory: Path, rows: int) -> float:
     """Return rows/s of the identity pipeline."""
     ends: list[float] = []
 
-    def epoch(frame, number):  # noqa: ANN001, ANN202
+    def epoch(frame, number):
         routed = frame.selectExpr("key", "value", "cast(pmod(key, 2) as int) as part")
         shuffled = routed.repartitionById(2, "part")
         out = shuffled.mapInArrow(identity, "key bigint, value bigint, part int")
@@ -93,7 +93,7 @@ def run_floor(spark, directory: Path, rows: int) -> float:  # noqa: ANN001
     return rows / (ends[-1] - ends[0])
 
 
-def run_weir(spark, directory: Path, rows: int, by_column: bool) -> tuple[float, int]:  # noqa: ANN001
+def run_weir(spark, directory: Path, rows: int, by_column: bool) -> tuple[float, int]:
     """Return rows/s of Weir and the number of checkpoints that completed."""
     with tempfile.TemporaryDirectory() as checkpoints:
         configuration = Configuration()
@@ -115,18 +115,18 @@ def run_weir(spark, directory: Path, rows: int, by_column: bool) -> tuple[float,
         return rows / (ends[-1] - ends[0]), stats.completed
 
 
-def pick(row):  # noqa: ANN001, ANN201
+def pick(row):
     """Return the key by a function that is not a plain field access."""
     return int(row[0])
 
 
-def watch(job, ends: list[float]) -> None:  # noqa: ANN001
+def watch(job, ends: list[float]) -> None:
     """Note when each epoch with input ends."""
     take = job.take_reports
     lock = threading.Lock()
     seen = [0]
 
-    def noted(epoch, reports):  # noqa: ANN001, ANN202
+    def noted(epoch, reports):
         take(epoch, reports)
         records = sum(n for report in reports for n in report["in"].values())
         with lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,18 @@ from weir.errors import StorageError
 from weir.storage import LocalStorage
 
 
-@pytest.fixture
+@contextmanager
 def tiny_files() -> Iterator[None]:
-    """Let the operating system refuse files above 1000 bytes, as a full disk would."""
+    """Let the operating system refuse files above 1000 bytes, as a full disk would.
+
+    Only around the calls: the test runner may itself be writing to a file.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def hidden_files(root: Path) -> list[str]:
@@ -32,13 +38,12 @@ def write(storage: LocalStorage, path: str, data: bytes) -> None:
             file.write(data[start : start + 100])
 
 
-@pytest.mark.usefixtures("tiny_files")
 def test_a_refused_write_names_path_and_reason_and_leaves_nothing(tmp_path: Path) -> None:
     storage = LocalStorage(str(tmp_path))
     for size in (2000, 100_000):
-        with pytest.raises(StorageError, match=r"chk-1/data.*File too large"):
+        with tiny_files(), pytest.raises(StorageError, match=r"chk-1/data.*File too large"):
             storage.create("chk-1/data", b"x" * size)
-        with pytest.raises(StorageError, match=r"chk-1/data.*File too large"):
+        with tiny_files(), pytest.raises(StorageError, match=r"chk-1/data.*File too large"):
             write(storage, "chk-1/data", b"x" * size)
     assert storage.list("chk-1") == []
     assert hidden_files(tmp_path) == []

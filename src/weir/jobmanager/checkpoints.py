@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -90,7 +91,7 @@ class CheckpointStats:
     failed: int = 0
     last_bytes: int = 0
     last_duration_ms: int = 0
-    durations_ms: list[int] = field(default_factory=list)
+    durations_ms: deque[int] = field(default_factory=lambda: deque(maxlen=1000))
 
 
 class CheckpointRunner:

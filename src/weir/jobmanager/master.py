@@ -22,7 +22,7 @@ from weir.checkpoint.metadata import SourceLayout, SourcePositions
 from weir.checkpoint.restart import RestartAfter
 from weir.checkpoint.retention import CheckpointRef, JobEnd
 from weir.clock import Clock
-from weir.errors import JobExecutionError, WeirError
+from weir.errors import CorruptStateError, JobExecutionError, WeirError
 from weir.graph.plan import JobPlan
 from weir.ids import JobId
 from weir.jobmanager import owner
@@ -168,7 +168,15 @@ class JobMaster(Callbacks):
         """Return the spool: that of the restored job, because positions name its files."""
         if self.initial is not None:
             kept = self.initial.metadata.sources.source_logs.get(SPOOL)
-            if kept and Path(kept).is_dir():
+            if kept and not Path(kept).is_dir():
+                # Writing it anew elsewhere would read every record a second time.
+                msg = (
+                    f"the records of collections and source functions that checkpoint "
+                    f"{self.initial.directory!r} has positions in were kept in {kept!r}, which "
+                    "is missing: restore that directory, or start without the checkpoint"
+                )
+                raise CorruptStateError(msg)
+            if kept:
                 return Path(kept)
         return self.directories.spool
 
@@ -315,7 +323,10 @@ class JobMaster(Callbacks):
 
     def with_spool(self, positions: SourcePositions) -> SourcePositions:
         """Add where the spooled sources lie, for a job that resumes from these positions."""
-        logs = {**positions.source_logs, SPOOL: str(self.spool())}
+        spool = self.spool()
+        if not spool.is_dir():
+            return positions
+        logs = {**positions.source_logs, SPOOL: str(spool)}
         return SourcePositions(
             positions.batch_id,
             positions.offset_lines,

@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from weir.clock import SystemClock
+from weir.errors import UserFunctionError, WeirError
+from weir.runtime.operator import user_traceback
 from weir.spark.spool import SpoolWriter, coerce, pickled_table
 
 _FLUSH_RECORDS = 10_000
@@ -37,7 +39,7 @@ class FunctionRunner:
         self._buffer: list[Any] = []
         self._writer = SpoolWriter(directory)
         self._skip = _journaled(directory)
-        self.error: BaseException | None = None
+        self.error: WeirError | None = None
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -72,7 +74,8 @@ class FunctionRunner:
         try:
             self._function.run(self)
         except Exception as error:
-            self.error = error
+            name = f"source function {type(self._function).__name__}"
+            self.error = UserFunctionError(name, "", user_traceback(error))
         with self._lock:
             self._flush()
 

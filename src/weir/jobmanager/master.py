@@ -37,7 +37,7 @@ from weir.jobmanager.recovery import (
     newest_valid,
     retained_checkpoint,
 )
-from weir.jobmanager.registry import SlotRegistry
+from weir.jobmanager.registry import SlotEntry, SlotRegistry
 from weir.jobmanager.settings import JobSettings
 from weir.slot.messages import Acknowledge, Assignment, Decline, OperatorRestore, SlotFailure
 from weir.storage.uri import open_storage
@@ -184,7 +184,8 @@ class JobMaster(Callbacks):
         """Fence the attempt before, choose the checkpoint to start from, return it."""
         self.reports.clear()  # first: reports seen beside the new number must be its own
         old = self.registry.begin_attempt(attempt)
-        self.calls.leave(old, "a newer execution attempt begins")
+        # Gone before the new ones start: what they still write would escape the clean-up.
+        self._dismiss(old, "a newer execution attempt begins")
         self.checkpoints.failover(attempt)
         self._plan_bytes = plan_bytes
         self._restore = self._choose()
@@ -347,12 +348,14 @@ class JobMaster(Callbacks):
 
     def end_slots(self, reason: str) -> None:
         """Let all slots leave and see them gone; those that linger on this host are killed."""
-        slots = self.registry.close()
+        self._dismiss(self.registry.close(), reason)
+
+    def _dismiss(self, slots: list[SlotEntry], reason: str) -> None:
         self.calls.leave(slots, reason)
-        if self.host in ("localhost", driver_host()):
-            for slot in slots:
-                if slot.pid is not None and slot.host == self.host:
-                    _await_end(slot.pid, self.clock)
+        mark = str(self.directories.socket_dir)
+        for slot in slots:
+            if slot.pid is not None and slot.host == self.host:
+                _await_end(slot.pid, mark, self.clock)
 
     def close(self, end: JobEnd) -> None:
         """End the job: slots leave, checkpoints are kept or deleted as retention says."""
@@ -370,20 +373,21 @@ def driver_host() -> str:
     return os.environ.get("SPARK_LOCAL_IP") or socket.gethostbyname(socket.gethostname())
 
 
-def _await_end(pid: int, clock: Clock) -> None:
+def _await_end(pid: int, mark: str, clock: Clock) -> None:
     """Wait for one of our slots to end; kill it when it does not."""
     waiter = threading.Event()
     deadline = clock.monotonic_ms() + 5000
-    while _is_slot(pid) and clock.monotonic_ms() < deadline:
+    while _is_slot(pid, mark) and clock.monotonic_ms() < deadline:
         waiter.wait(0.02)
-    if _is_slot(pid):
+    if _is_slot(pid, mark):
         log.warning("slot process %s did not leave and is killed", pid)
         os.kill(pid, signal.SIGKILL)
 
 
-def _is_slot(pid: int) -> bool:
-    """Tell whether a pid is alive and still one of our slots, not a process that reused it."""
+def _is_slot(pid: int, mark: str) -> bool:
+    """Tell whether a pid is alive and a slot of this job, not a process that reused the number."""
     try:
-        return b"weir.slot.main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:
         return False
+    return "weir.slot.main" in command and mark in command

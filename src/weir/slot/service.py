@@ -6,8 +6,10 @@ memory; a slot that failed half-way never applies anything again.
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from weir.clock import Clock
 from weir.errors import UserFunctionError, WeirError
@@ -73,7 +75,8 @@ class SlotService:
                 msg = f"epoch {info.epoch} of level {level} is over: epoch {last} was applied"
                 raise SlotFailedError(msg)
             try:
-                out = self._subtask.run_level(level, info, frames)
+                with without_collection():
+                    out = self._subtask.run_level(level, info, frames)
             except Exception as error:
                 self._fail(error)
                 raise
@@ -156,6 +159,21 @@ class SlotService:
         with self._lock:
             self._failure = self._failure or "the slot was closed"
             self._subtask.close()
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Put off the cyclic garbage collector: it would look again and again at an epoch's records.
+
+    Nearly all of them are gone when the epoch ends, and then it catches up.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def failure_message(attempt: int, subtask: int, error: BaseException) -> SlotFailure:

@@ -7,6 +7,8 @@ other after every failure.
 
 from __future__ import annotations
 
+import gc
+
 import pandas
 from pyspark.daemon import manager
 
@@ -15,4 +17,7 @@ import weir.spark.worker
 __all__ = ["pandas", "weir"]
 
 if __name__ == "__main__":
+    # Spark collects garbage after every task; what was imported here need not be looked at again.
+    gc.collect()
+    gc.freeze()
     manager()

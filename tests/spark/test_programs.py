@@ -290,6 +290,7 @@ def test_an_unbounded_job_fires_processing_time_timers_while_idle_and_can_be_can
     pq.write_table(pa.table({"k": [1, 2]}), source / "a.parquet")
     frame = spark.readStream.schema("k bigint").parquet(str(source))
     env.enable_checkpointing(200)
+    env.configure(_settings({"weir.trigger": "100 ms"}))
     out = tmp_path / "out"
     env.from_dataframe(frame).key_by("k").process(Later(), Types.LONG()).sink_to(
         FileSink.text(str(out))

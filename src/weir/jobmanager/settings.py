@@ -16,6 +16,7 @@ from weir.checkpoint.restart import (
     default_restart_strategy,
 )
 from weir.checkpoint.settings import CheckpointingMode, CheckpointSettings, Retention
+from weir.common.time import parse_duration_ms
 from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
@@ -44,7 +45,7 @@ class JobSettings:
     allow_non_restored: bool = False
     parallelism: int | None = None
     available_now: bool = False
-    trigger_interval: str | None = None
+    trigger_interval_ms: int | None = None
     state_backend: str = "hashmap"
     lease_ms: int = 10_000
     heartbeat_ms: int = 2_000
@@ -82,7 +83,7 @@ class JobSettings:
             allow_non_restored=get(c.IGNORE_UNCLAIMED_STATE),
             parallelism=parallelism,
             available_now=batch or trigger == "available-now",
-            trigger_interval=None if trigger in ("default", "available-now") else trigger,
+            trigger_interval_ms=_trigger_interval(trigger),
             lease_ms=get(e.SLOT_LEASE),
             heartbeat_ms=get(e.SLOT_HEARTBEAT),
             log_dir=get(e.LOG_DIR),
@@ -90,6 +91,19 @@ class JobSettings:
             job_parameters={str(k): str(v) for k, v in dict(parameters).items()},
             python_files=tuple(get(e.PYTHON_FILES) or ()),
         )
+
+
+def _trigger_interval(trigger: str) -> int | None:
+    if trigger in ("default", "available-now"):
+        return None
+    try:
+        return parse_duration_ms(trigger)
+    except UsageError as error:
+        msg = (
+            f"{e.TRIGGER.key} is {trigger!r}, expected 'default', 'available-now' or a time "
+            "such as '5 s'"
+        )
+        raise UsageError(msg) from error
 
 
 def _warn_of_unavailable(settings: Settings) -> None:

@@ -145,8 +145,9 @@ class Attempt:
         )
         if job.input.bounded or settings.available_now:
             writer = writer.trigger(availableNow=True)
-        elif settings.trigger_interval:
-            writer = writer.trigger(processingTime=settings.trigger_interval)
+        elif settings.trigger_interval_ms is not None:
+            interval = f"{settings.trigger_interval_ms} milliseconds"
+            writer = writer.trigger(processingTime=interval)
         with query_settings(job.spark):
             self._query = writer.start()
 

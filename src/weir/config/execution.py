@@ -148,6 +148,3 @@ LOG_DIR = ConfigOption("weir.log.dir", STRING, None, "Directory of the slots' lo
 SOURCE_BATCH_ROWS = ConfigOption(
     "weir.source.batch-rows", INT, 100_000, "Rows of a collection in one epoch."
 )
-EPOCH_IDLE_INTERVAL = ConfigOption(
-    "weir.epoch.idle-interval", DURATION, 1000, "Time between epochs without input."
-)

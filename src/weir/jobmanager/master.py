@@ -116,7 +116,6 @@ class JobMaster(Callbacks):
         self._restore: RestorePoint | None = self.initial
         self._slots_restore: list[list[OperatorRestore]] = []
         self._plan_bytes = b""
-        self._pids: set[int] = set()
 
     def _take_over(self) -> str | None:
         """Return the job that the restored state is of, if it has ended for certain.

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from weir.connector.function_sink import InvokeContext
 from weir.connector.sink import SinkWriter, WriterContext
 from weir.graph.plan import OperatorNode
 from weir.runtime.frame import Chunk
@@ -137,36 +138,13 @@ def _entry(raw: bytes) -> tuple[int, list[bytes]]:
     return int(number), [c.encode() for c in committables]
 
 
-class FunctionSinkContext:
-    """Given to `SinkFunction.invoke`."""
-
-    __slots__ = ("_operator", "_timestamp")
-
-    def __init__(self, operator: StatefulOperator) -> None:
-        """Bind to the operator."""
-        self._operator = operator
-        self._timestamp: int | None = None
-
-    def timestamp(self) -> int | None:
-        """Return the record's timestamp."""
-        return self._timestamp
-
-    def current_processing_time(self) -> int:
-        """Return the wall clock in milliseconds."""
-        return self._operator.facts.clock.now_ms()
-
-    def current_watermark(self) -> int:
-        """Return the event time that the sink has reached."""
-        return self._operator.watermark
-
-
 class FunctionSink(StatefulOperator):
     """Calls a user's `SinkFunction.invoke(value, context)`."""
 
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Invoke the function for every record."""
         self.records_in += len(chunk.values)
-        context = FunctionSinkContext(self)
+        context = InvokeContext(self.facts.clock.now_ms(), self.watermark)
         invoke = self.function.invoke
         stamps = chunk.timestamps or [None] * len(chunk.values)
         v: Any = None

@@ -15,7 +15,6 @@ from weir.common.time import Duration
 from weir.common.typeinfo import Types
 from weir.connector.discard import DiscardingSink
 from weir.connector.file_source import FileSource, StreamFormat
-from weir.connector.function_sink import FunctionSink
 from weir.connector.sink import WriterContext
 from weir.connector.staged_batch import (
     StagedBatchSink,
@@ -100,41 +99,6 @@ def test_a_damaged_staged_file_is_named(tmp_path):
         read_staged(prepared)
     with pytest.raises(CorruptStateError, match="damaged"):
         read_staged([b"{}"])
-
-
-class Collect:
-    def __init__(self) -> None:
-        self.seen: list[Any] = []
-
-    def invoke(self, value, context):
-        times = (context.timestamp(), context.current_watermark())
-        self.seen.append((value, *times, context.current_processing_time()))
-
-    def finish(self) -> None:
-        self.seen.append("finished")
-
-
-def test_a_function_sink_invokes_per_record_and_prepares_nothing():
-    function = Collect()
-    writer = FunctionSink(function).create_writer(context())
-    writer.current_watermark = 3
-    writer.write_batch(["a", "b"], [1, None])
-    writer.write_batch(["c"], None)
-    writer.finish()
-    assert writer.prepare(1) == []
-    writer.commit([])
-    writer.close()
-    assert function.seen == [
-        ("a", 1, 3, 17),
-        ("b", None, 3, 17),
-        ("c", None, 3, 17),
-        "finished",
-    ]
-
-
-def test_a_function_sink_needs_something_to_invoke():
-    with pytest.raises(UsageError, match="invoke"):
-        FunctionSink(object())
 
 
 def test_the_discarding_sink_takes_everything():

@@ -1,23 +1,29 @@
-"""The snapshot data file: one per slot and checkpoint, read by ranges, checked before use.
+"""The snapshot data file: state of one slot, or what changed in it; checked before use.
 
 Layout, byte by byte::
 
     0        7   magic            b"WEIRSNP"
-    7        1   version          1
-    8        …   sections         back to back, no padding
+    7        1   version          2
+    8        1   compression      0 none, 1 Zstandard
+    9        …   sections         back to back, no padding
     F        n   footer           MessagePack map, see below
     F+n      4   footer length n  unsigned, little-endian
     F+n+4    4   footer CRC-32    unsigned, little-endian
     F+n+8    7   magic            b"WEIRSNP"
 
 A section is addressed by `[offset, length, crc32]`; several small ones may be written at once.
-The footer names every section::
+In a compressed file a section is the length of its contents (8 bytes, little-endian) and the
+compressed contents; checksums are over what is stored. The footer names every section::
 
     {"operators": {operator_id: {
-        "keyed":    {state_name: {"kind": …, "type": {…},
-                                  "groups": {str(key_group): [offset, length, crc32, count]}}},
+        "keyed":    {state_name: {"kind": …, "type": {…}, "groups": {str(key_group):
+                                  [[offset, length, crc32, count, delta], …]}}},
         "operator": {state_name: {"mode": "SPLIT" | "UNION" | "BROADCAST", "type": {…},
                                   "elements": [[offset, length, crc32], …]}}}}}
+
+A key group is a list of parts to apply in order: `delta` is 0 for all entries of the group, which
+replace what came before, and 1 for changes to it. State may be spread over several files; see
+`weir.backend.base.RestoreSource`.
 
 Invariant: no byte of a file reaches a caller before the checksum over it was right. Every
 deviation is a `CorruptStateError` that names the file.
@@ -31,12 +37,14 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import msgspec
+import pyarrow as pa
 
 from weir.errors import CorruptStateError
 
 MAGIC = b"WEIRSNP"
-VERSION = 1
-_HEADER = MAGIC + bytes([VERSION])
+VERSION = 2
+_HEADER_LENGTH = len(MAGIC) + 2
+_PLAIN, _ZSTD = 0, 1
 _TRAILER_LENGTH = 8 + len(MAGIC)
 _READ_AT_ONCE = 8 << 20
 _decode_footer = msgspec.msgpack.Decoder(dict[str, Any]).decode
@@ -48,6 +56,20 @@ class Section(NamedTuple):
     offset: int
     length: int
     crc32: int
+
+
+class FileHandle(msgspec.Struct, frozen=True):
+    """A finished file of a checkpoint.
+
+    `path` is relative to the checkpoint's directory (`../shared/…` for files that several
+    checkpoints use). A small file may be kept in the checkpoint's metadata instead: then `data`
+    are its bytes and `path` is only a name.
+    """
+
+    path: str
+    size: int
+    crc32: int
+    data: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -64,15 +86,17 @@ class SnapshotWriter:
     Not thread-safe: one writer per file and thread.
     """
 
-    def __init__(self, out: BinaryIO) -> None:
+    def __init__(self, out: BinaryIO, *, compress: bool = False) -> None:
         """Begin the file on a fresh binary stream, which stays the caller's to close."""
         self._out = out
         self._size = 0
         self._crc = 0
-        self._append(_HEADER)
+        self._compress = compress
+        self._append(MAGIC + bytes([VERSION, _ZSTD if compress else _PLAIN]))
 
     def section(self, data: bytes) -> Section:
         """Append one section."""
+        data = self._stored(data)
         section = Section(self._size, len(data), zlib.crc32(data))
         self._append(data)
         return section
@@ -81,7 +105,7 @@ class SnapshotWriter:
         """Append many small sections with one write, each with its own checksum."""
         offset = self._size
         sections, data = [], []
-        for part in parts:
+        for part in map(self._stored, parts):
             sections.append(Section(offset, len(part), zlib.crc32(part)))
             data.append(part)
             offset += len(part)
@@ -96,6 +120,12 @@ class SnapshotWriter:
         self._append(zlib.crc32(data).to_bytes(4, "little"))
         self._append(MAGIC)
         return FileFacts(self._size, self._crc)
+
+    def _stored(self, data: bytes) -> bytes:
+        if not self._compress:
+            return data
+        compressed: bytes = pa.compress(data, "zstd", asbytes=True)
+        return len(data).to_bytes(8, "little") + compressed
 
     def _append(self, data: bytes) -> None:
         self._out.write(data)
@@ -118,19 +148,22 @@ class SnapshotReader:
         self.name = name
         self._read_at = read_at
         self._size = size
-        if size < len(_HEADER) + _TRAILER_LENGTH:
+        if size < _HEADER_LENGTH + _TRAILER_LENGTH:
             self._refuse(f"it has {size} bytes, too few for a snapshot file")
-        header = self._read(0, len(_HEADER))
-        if header[:-1] != MAGIC:
-            self._refuse(f"it begins with {header[:-1]!r}, expected {MAGIC!r}")
-        if header[-1] != VERSION:
-            self._refuse(f"its format version is {header[-1]}, expected {VERSION}")
+        header = self._read(0, _HEADER_LENGTH)
+        if header[:-2] != MAGIC:
+            self._refuse(f"it begins with {header[:-2]!r}, expected {MAGIC!r}")
+        if header[-2] != VERSION:
+            self._refuse(f"its format version is {header[-2]}, expected {VERSION}")
+        if header[-1] not in (_PLAIN, _ZSTD):
+            self._refuse(f"its compression is {header[-1]}, expected {_PLAIN} or {_ZSTD}")
+        self._compressed = header[-1] == _ZSTD
         trailer = self._read(size - _TRAILER_LENGTH, _TRAILER_LENGTH)
         if trailer[8:] != MAGIC:
             self._refuse(f"it ends with {trailer[8:]!r}, expected {MAGIC!r}")
         length = int.from_bytes(trailer[:4], "little")
         self._footer_offset = size - _TRAILER_LENGTH - length
-        if self._footer_offset < len(_HEADER):
+        if self._footer_offset < _HEADER_LENGTH:
             self._refuse(f"its footer claims {length} bytes of a file of {size}")
         data = self._read(self._footer_offset, length)
         if zlib.crc32(data) != int.from_bytes(trailer[4:8], "little"):
@@ -177,7 +210,7 @@ class SnapshotReader:
             self._refuse(f"{numbers!r} is not a section address")
         section = Section(*numbers)
         end = section.offset + section.length
-        if section.offset < len(_HEADER) or section.length < 0 or end > self._footer_offset:
+        if section.offset < _HEADER_LENGTH or section.length < 0 or end > self._footer_offset:
             self._refuse(f"{section!r} lies outside its data")
         return section
 
@@ -186,7 +219,19 @@ class SnapshotReader:
         part = data[begin : begin + section.length]
         if zlib.crc32(part) != section.crc32:
             self._refuse(f"the checksum of {section!r} is wrong")
-        return part
+        return self._contents(part, section) if self._compressed else part
+
+    def _contents(self, stored: bytes, section: Section) -> bytes:
+        size = int.from_bytes(stored[:8], "little")
+        try:
+            contents: bytes = pa.decompress(
+                stored[8:], decompressed_size=size, codec="zstd", asbytes=True
+            )
+        except (OSError, ValueError, OverflowError, MemoryError) as e:
+            self._refuse(f"{section!r} cannot be decompressed ({e})")
+        if len(contents) != size:
+            self._refuse(f"{section!r} has {len(contents)} bytes, expected {size}")
+        return contents
 
     def operator(self, operator_id: str) -> dict[str, Any]:
         """Return the footer part of one operator: `{"keyed": {…}, "operator": {…}}`."""

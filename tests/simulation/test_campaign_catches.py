@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from weir.backend.timers import TimerQueue
 from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.connector.file_writer import FileSinkWriter
 from weir.jobmanager.checkpoints import CheckpointRunner
@@ -12,7 +13,6 @@ from weir.runtime.sinks import SinkOperator
 from weir.runtime.stateful import StatefulOperator
 from weir.slot.messages import OperatorRestore
 from weir.slot.service import SlotService
-from weir.state.timers import TimerQueue
 from weir.testing.campaign import Crash, Kind, run
 from weir.testing.harness import JobHarness
 from weir.testing.harness_sources import HarnessSources

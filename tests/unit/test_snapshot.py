@@ -52,18 +52,33 @@ def test_sections_come_back_as_written() -> None:
 def test_the_layout_is_the_documented_one() -> None:
     out = io.BytesIO()
     writer = SnapshotWriter(out)
-    assert writer.section(b"abc") == Section(8, 3, zlib.crc32(b"abc"))
+    assert writer.section(b"abc") == Section(9, 3, zlib.crc32(b"abc"))
     writer.finish({})
     footer = b"\x80"
     assert out.getvalue() == (
         MAGIC
-        + bytes([VERSION])
+        + bytes([VERSION, 0])
         + b"abc"
         + footer
         + (1).to_bytes(4, "little")
         + zlib.crc32(footer).to_bytes(4, "little")
         + MAGIC
     )
+
+
+def test_a_compressed_file_is_smaller_and_reads_the_same() -> None:
+    data = b"all alike " * 1000
+    sizes = []
+    for compress in (False, True):
+        out = io.BytesIO()
+        writer = SnapshotWriter(out, compress=compress)
+        sections = [writer.section(data), *writer.slices([b"x", b""])]
+        writer.finish({})
+        stored = out.getvalue()
+        reader = SnapshotReader(lambda o, n, s=stored: s[o : o + n], len(stored), "f")
+        assert reader.sections(sections) == [data, b"x", b""]
+        sizes.append(len(stored))
+    assert sizes[1] < sizes[0] / 10
 
 
 def test_the_facts_describe_the_whole_file() -> None:

@@ -9,14 +9,18 @@ each record and `current.key = NO_KEY` between epochs: access without a key rais
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from pathlib import Path
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from weir.backend.handles import State
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
-from weir.snapshot import SnapshotReader, SnapshotWriter
+from weir.snapshot import FileHandle, SnapshotReader, SnapshotWriter
+
+Keep: TypeAlias = Callable[[Any], bool]
+"""Given a stored value, list element, map value or accumulator, tell whether it is to stay."""
 
 
 class StateKind(enum.Enum):
@@ -54,6 +58,8 @@ class _Void:
 NO_KEY: Final = _NoKey()
 VOID: Final = _Void()
 RESERVED_PREFIX: Final = "_timer."
+NATIVE_PREFIX: Final = "_native."
+"""Begins the names of footer entries that only the backend that wrote them understands."""
 
 
 class CurrentKey:
@@ -68,11 +74,22 @@ class CurrentKey:
         self.namespace: Any = VOID
 
 
+class StateCleanup(Protocol):
+    """How entries of a state are dropped that are too old to be seen again."""
+
+    full_snapshot: bool
+    """Leave what is expired out of full snapshots."""
+
+    def keep(self) -> Keep:
+        """Return the filter as of now: what is returned later does not read the clock again."""
+
+
 class StateDeclaration(Protocol):
     """What a backend reads of a state descriptor.
 
     `value_type` is the type of the value, list element, map value or accumulator; `key_type` that
-    of map keys. `function` is the reduce callable or the aggregate function.
+    of map keys. `function` is the reduce callable or the aggregate function. `cleanup` is there
+    when entries expire: then the stored values are `(value, timestamp)` pairs of `value_type`.
     """
 
     kind: ClassVar[StateKind]
@@ -80,6 +97,7 @@ class StateDeclaration(Protocol):
     value_type: Any
     key_type: Any
     function: Any
+    cleanup: StateCleanup | None
 
 
 class NamespaceMerging(Protocol):
@@ -93,16 +111,91 @@ class NamespaceMerging(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class RestoreSource:
-    """One old snapshot and the key groups to take from it.
+class SnapshotKind(enum.Enum):
+    """What a checkpoint may consist of."""
 
-    `states` is the operator's "keyed" part of the reader's footer.
+    FULL = "FULL"
+    """Everything in the checkpoint's own file, in the format that all backends read."""
+    INCREMENTAL = "INCREMENTAL"
+    """Whatever is least to write: files of completed checkpoints of this job are referred to."""
+
+
+class SharedFiles(Protocol):
+    """Where one operator subtask puts files that several checkpoints may use; on any thread.
+
+    Names are unique to the attempt. Who deletes a file: the checkpoint's abort, when it was made
+    by a `KeyedSnapshot.write`; the last completed checkpoint that used it, once there was one;
+    and its maker, when no checkpoint ever used it.
     """
+
+    def write(self, fill: Callable[[SnapshotWriter], dict[str, Any]]) -> FileHandle:
+        """Make a snapshot file, durable on return; `fill` returns the "keyed" footer part."""
+
+    def upload(self, local: Path) -> FileHandle:
+        """Copy a local file to the storage, durable on return."""
+
+    def delete(self, handle: FileHandle) -> None:
+        """Delete a file that no checkpoint refers to; failures are logged."""
+
+
+class SnapshotOutput(NamedTuple):
+    """Where a snapshot goes: the checkpoint's own file, and files that others may share."""
+
+    writer: SnapshotWriter
+    shared: SharedFiles
+
+
+@dataclass(frozen=True)
+class KeyedPart:
+    """What a keyed snapshot amounts to.
+
+    `states` is the "keyed" footer part of the checkpoint's own file. `layers` are shared
+    snapshot files to read before it, oldest first; `attachments` are further files that `states`
+    names. Both list files of this and of older checkpoints.
+    """
+
+    states: dict[str, Any]
+    layers: tuple[FileHandle, ...] = ()
+    attachments: tuple[FileHandle, ...] = ()
+
+
+@dataclass(frozen=True)
+class StateLayer:
+    """One snapshot file with keyed state of an operator, and its "keyed" footer part."""
 
     reader: SnapshotReader
     states: Mapping[str, Mapping[str, Any]]
+    handle: FileHandle | None = None
+
+
+class RestoreFiles(Protocol):
+    """The other files of a checkpoint that is being restored."""
+
+    def download(self, handle: FileHandle, target: Path) -> None:
+        """Copy a file to a local path; a wrong size or checksum is a `CorruptStateError`."""
+
+
+@dataclass(frozen=True)
+class RestoreSource:
+    """What one old subtask stored, and the key groups to take from it.
+
+    `layers` are applied in order, the checkpoint's own file last. `stored` are all key groups
+    inside. With `reusable`, checkpoints to come may refer to these files: they belong to this
+    job, and stay as long as a checkpoint needs them.
+    """
+
+    layers: tuple[StateLayer, ...]
     key_groups: KeyGroupRange
+    stored: KeyGroupRange
+    files: RestoreFiles | None = None
+    reusable: bool = False
+
+    @classmethod
+    def of(
+        cls, reader: SnapshotReader, states: Mapping[str, Any], key_groups: KeyGroupRange
+    ) -> RestoreSource:
+        """Take key groups of a single file."""
+        return cls((StateLayer(reader, states),), key_groups, key_groups)
 
 
 class KeyedSnapshot(Protocol):
@@ -110,8 +203,8 @@ class KeyedSnapshot(Protocol):
 
     checkpoint_id: int
 
-    def write(self, writer: SnapshotWriter) -> dict[str, Any]:
-        """Write the frozen state and return the operator's "keyed" footer part.
+    def write(self, out: SnapshotOutput) -> KeyedPart:
+        """Write what has to be written, timers included.
 
         Runs on any thread, at most once; later changes of the backend do not show.
         """
@@ -120,8 +213,48 @@ class KeyedSnapshot(Protocol):
         """Give the frozen layers back, on the backend's thread; also after a failed write."""
 
 
+class Timer(NamedTuple):
+    """One timer that is due."""
+
+    timestamp: int
+    group: int
+    key: Any
+    namespace: Any
+
+
+class Timers(Protocol):
+    """The timers of one time domain of one operator subtask.
+
+    A timer is (timestamp, key, namespace), registered once however often it is asked for. Timers
+    fire in timestamp order; equal timestamps by key group.
+    """
+
+    def __len__(self) -> int:
+        """Count the timers."""
+
+    def register(self, timestamp: int, key: Any, group: int, namespace: Any = VOID) -> bool:
+        """Add a timer; return False when it was there already.
+
+        Raises:
+            UsageError: the timestamp is not a 64-bit integer, or there is no key.
+        """
+
+    def delete(self, timestamp: int, key: Any, group: int, namespace: Any = VOID) -> bool:
+        """Remove a timer; return False when there was none."""
+
+    def next_timestamp(self) -> int | None:
+        """Return the timestamp of the next timer, None when there is none."""
+
+    def pop_due(self, up_to_ms: int) -> Iterator[Timer]:
+        """Remove and yield all timers up to a time, inclusive, one by one.
+
+        Timers that are registered or deleted meanwhile, by the functions that the yielded ones
+        call, are taken into account.
+        """
+
+
 class KeyedBackend(Protocol):
-    """Keyed state of one operator subtask."""
+    """Keyed state and timers of one operator subtask."""
 
     current: CurrentKey
     key_groups: KeyGroupRange
@@ -134,7 +267,10 @@ class KeyedBackend(Protocol):
             IncompatibleStateError: the restored state has another kind or other types.
         """
 
-    def snapshot(self, checkpoint_id: int) -> KeyedSnapshot:
+    def timers(self, name: str) -> Timers:
+        """Return the timers of a time domain (`EVENT_TIMERS`, `PROCESSING_TIMERS`)."""
+
+    def snapshot(self, checkpoint_id: int, kind: SnapshotKind = SnapshotKind.FULL) -> KeyedSnapshot:
         """Freeze the state in time proportional to states and key groups, not to entries."""
 
     def restore(self, sources: list[RestoreSource]) -> None:
@@ -142,6 +278,22 @@ class KeyedBackend(Protocol):
 
         Bytes are checked now and decoded when the state is registered. State that is never
         registered is carried into later snapshots unchanged.
+        """
+
+    def end_epoch(self) -> None:
+        """Take note that an epoch is over: a good moment for work put off."""
+
+    def notify_complete(self, checkpoint_id: int) -> None:
+        """Learn that a checkpoint exists: later ones may refer to its files."""
+
+    def notify_aborted(self, checkpoint_id: int) -> None:
+        """Learn that a checkpoint will never exist; its files are being deleted."""
+
+    def sweep(self, state_name: str, keep: Keep, limit: int) -> int:
+        """Pass up to `limit` entries of a state through a filter; return how many it were.
+
+        Goes on where the last sweep of the state ended and starts over at the end. Elements that
+        are not kept are removed, and with the last one the entry.
         """
 
     def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:

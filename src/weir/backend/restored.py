@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from weir.backend.base import RESERVED_PREFIX, RestoreSource
+from weir.backend.base import NATIVE_PREFIX, RESERVED_PREFIX, RestoreSource, StateLayer
+from weir.backend.delta import apply_delta, decode_delta
 from weir.backend.group_format import GroupFormat
 from weir.errors import CorruptStateError, IncompatibleStateError
 from weir.keygroup import KeyGroupRange
@@ -18,11 +19,12 @@ from weir.snapshot import SnapshotWriter
 
 @dataclass(frozen=True)
 class EncodedGroup:
-    """The bytes of one key group, how many entries they hold, and the file they came from."""
+    """One part of a key group: all its entries, or with `delta` changes to the parts before it."""
 
     data: bytes
     count: int
     origin: str
+    delta: bool = False
 
 
 @dataclass
@@ -32,7 +34,7 @@ class RestoredState:
     name: str
     kind: str
     types: dict[str, Any]
-    groups: dict[int, EncodedGroup] = field(default_factory=dict)
+    groups: dict[int, list[EncodedGroup]] = field(default_factory=dict)
 
     def check(self, kind: str, group_format: GroupFormat) -> None:
         """Refuse a registration that cannot read the restored entries.
@@ -49,11 +51,25 @@ class RestoredState:
             )
             raise IncompatibleStateError(msg)
 
+    def entries(self, group: int, group_format: GroupFormat) -> dict[Any, Any]:
+        """Decode a group's entries by address, all parts applied.
+
+        Raises:
+            CorruptStateError: the bytes are not in the group format.
+        """
+        entries: dict[Any, Any] = {}
+        for part in self.groups[group]:
+            if part.delta:
+                apply_delta(entries, decode_delta(group_format, part.data, part.origin), self.kind)
+            else:
+                entries.update(group_format.decode(part.data, part.origin))
+        return entries
+
     def write(self, writer: SnapshotWriter) -> dict[str, Any]:
         """Write the groups through and return the footer entry."""
         groups = {
-            str(group): [*writer.section(part.data), part.count]
-            for group, part in self.groups.items()
+            str(group): [[*writer.section(p.data), p.count, int(p.delta)] for p in parts]
+            for group, parts in self.groups.items()
         }
         return {"kind": self.kind, "type": self.types, "groups": groups}
 
@@ -71,29 +87,51 @@ def read_states(
     states: dict[str, RestoredState] = {}
     for source in sources:
         wanted = source.key_groups.intersect(key_groups)
-        for name, entry in source.states.items():
-            if name.startswith(RESERVED_PREFIX) is timers:
-                _read_state(states, name, entry, source, wanted)
+        taken: dict[str, RestoredState] = {}
+        for layer in source.layers:
+            for name, entry in layer.states.items():
+                if name.startswith(NATIVE_PREFIX) or name.startswith(RESERVED_PREFIX) is not timers:
+                    continue
+                _read_layer(taken, name, entry, layer, wanted)
+        for state in taken.values():
+            _unite(states, state)
     return states
 
 
-def _read_state(
+def _read_layer(
     states: dict[str, RestoredState],
     name: str,
     entry: Any,
-    source: RestoreSource,
+    layer: StateLayer,
     wanted: KeyGroupRange,
 ) -> None:
-    origin = source.reader.name
-    state = states.setdefault(name, RestoredState(name, entry["kind"], entry["type"]))
-    if (state.kind, state.types) != (entry["kind"], entry["type"]):
-        msg = f"state {name!r} in {origin!r} has another kind or type than in its other files"
+    """Take a layer of one old subtask: whole groups replace what older layers said."""
+    origin = layer.reader.name
+    groups = {int(text): parts for text, parts in entry["groups"].items()}
+    taken = [(g, part) for g in sorted(groups.keys() & set(wanted)) for part in groups[g]]
+    data = layer.reader.sections([part for _, part in taken])
+    state = states.get(name)
+    if state is None or (state.kind, state.types) != (entry["kind"], entry["type"]):
+        # A type that changed makes the state start over; its old entries were written anew.
+        state = states[name] = RestoredState(name, entry["kind"], entry["type"])
+    for (group, part), encoded in zip(taken, data, strict=True):
+        found = EncodedGroup(encoded, part[3], origin, bool(part[4]))
+        if found.delta:
+            state.groups.setdefault(group, []).append(found)
+        else:
+            state.groups[group] = [found]
+
+
+def _unite(states: dict[str, RestoredState], found: RestoredState) -> None:
+    """Add what another old subtask stored of a state."""
+    state = states.setdefault(found.name, found)
+    if state is found:
+        return
+    origin = next((p.origin for parts in found.groups.values() for p in parts), "a file")
+    if (state.kind, state.types) != (found.kind, found.types):
+        msg = f"state {found.name!r} in {origin!r} has another kind or type than in its other files"
         raise CorruptStateError(msg)
-    groups = {int(text): address for text, address in entry["groups"].items()}
-    taken = sorted(wanted_groups := groups.keys() & set(wanted))
-    if not state.groups.keys().isdisjoint(wanted_groups):
-        msg = f"state {name!r} has key groups that are in {origin!r} and in another file"
+    if not state.groups.keys().isdisjoint(found.groups):
+        msg = f"state {found.name!r} has key groups that are in {origin!r} and in another file"
         raise CorruptStateError(msg)
-    parts = source.reader.sections([groups[g] for g in taken])
-    for group, data in zip(taken, parts, strict=True):
-        state.groups[group] = EncodedGroup(data, groups[group][3], origin)
+    state.groups.update(found.groups)

@@ -22,7 +22,7 @@ import msgspec
 
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 _MAGIC: Final = b"weir-metadata "
 _HEADER = re.compile(rb"weir-metadata ([1-9][0-9]{0,8}) ([0-9a-f]{8}) (0|[1-9][0-9]{0,18})\Z")
 
@@ -32,12 +32,17 @@ RedistributionMode = Literal["SPLIT", "UNION", "BROADCAST"]
 
 @dataclass(frozen=True)
 class FileRecord:
-    """One state file: path relative to the checkpoint directory, and how to recognise it."""
+    """One state file: path relative to the checkpoint directory, and how to recognise it.
+
+    Files that other checkpoints may use too are named `../shared/…`. A small file is kept here
+    instead of on the storage: then `data` are its bytes, and `path` is only a name.
+    """
 
     path: str
     size: int
     crc32: int
     subtask: int
+    data: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,8 @@ class SubtaskRecord:
     """What one subtask of an operator stored.
 
     `file` is an index into `CheckpointMetadata.files`; `keyed_range` is the first and last key
-    group inside. A subtask that had nothing to store has no file.
+    group inside. A subtask that had nothing to store has no file. `layers` are the files, oldest
+    first, whose keyed state `file` adds to; `attachments` are further files that `file` names.
     """
 
     index: int
@@ -61,6 +67,8 @@ class SubtaskRecord:
     keyed_range: tuple[int, int] | None = None
     keyed_states: tuple[str, ...] = ()
     operator_states: dict[str, OperatorStateRecord] = field(default_factory=dict)
+    layers: tuple[int, ...] = ()
+    attachments: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,5 +189,7 @@ def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
             if subtask.index in seen or not 0 <= subtask.index < operator.parallelism:
                 yield f"operator {operator.id!r} has an unexpected subtask {subtask.index!r}"
             seen.add(subtask.index)
-            if subtask.file is not None and not 0 <= subtask.file < len(metadata.files):
-                yield f"operator {operator.id!r} refers to file {subtask.file!r}, which is missing"
+            own = () if subtask.file is None else (subtask.file,)
+            for file in (*own, *subtask.layers, *subtask.attachments):
+                if not 0 <= file < len(metadata.files):
+                    yield f"operator {operator.id!r} refers to file {file!r}, which is missing"

@@ -19,11 +19,12 @@ from weir.keygroup import MAX_PARALLELISM_BOUND, KeyGroupRange, range_of, subtas
 
 @dataclass(frozen=True)
 class KeyedRead:
-    """Read these key groups from the file of an old subtask."""
+    """Read these key groups from the files of an old subtask, oldest first."""
 
     old_subtask: int
-    file: int
+    files: tuple[int, ...]
     key_groups: KeyGroupRange
+    stored: KeyGroupRange
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,10 @@ def _keyed_reads(operator: OperatorRecord, wanted: KeyGroupRange) -> tuple[Keyed
     for old in sorted(operator.subtasks, key=lambda subtask: subtask.index):
         if old.file is None or old.keyed_range is None:
             continue
-        common = wanted.intersect(KeyGroupRange(*old.keyed_range))
+        stored = KeyGroupRange(*old.keyed_range)
+        common = wanted.intersect(stored)
         if common:
-            reads.append(KeyedRead(old.index, old.file, common))
+            reads.append(KeyedRead(old.index, (*old.layers, old.file), common, stored))
     return tuple(reads)
 
 

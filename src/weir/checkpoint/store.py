@@ -121,6 +121,9 @@ def _load_valid(storage: Storage, directory: str) -> CheckpointMetadata | None:
 
 def _problem(storage: Storage, path: str, record: FileRecord) -> str | None:
     name = _name(storage, path)
+    if record.data is not None:
+        sound = (len(record.data), zlib.crc32(record.data)) == (record.size, record.crc32)
+        return None if sound else f"{name!r}, kept in the metadata, is not what was written"
     try:
         size = storage.size(path)
         if size != record.size:

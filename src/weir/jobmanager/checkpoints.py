@@ -48,6 +48,7 @@ from weir.errors import StorageError, WeirError
 from weir.failpoint import reach
 from weir.graph.plan import JobPlan
 from weir.slot.messages import Acknowledge, Decline
+from weir.snapshot import FileHandle
 from weir.storage.base import Storage
 
 log = logging.getLogger("weir.checkpoint")
@@ -175,10 +176,9 @@ class CheckpointRunner:
     def acknowledge(self, message: Acknowledge) -> None:
         """Take a slot's acknowledgement."""
         with self._lock:
-            files: tuple[str, ...] = ()
-            if message.file is not None:
-                # Also when it comes too late: nobody else knows the file and would delete it.
-                files = (resolve(message.directory, message.file.path),)
+            # Also when it comes too late: nobody else knows the files and would delete them.
+            made = [*([] if message.file is None else [message.file]), *message.created]
+            files = tuple(resolve(message.directory, f.path) for f in made if f.data is None)
             ack = Ack(message.checkpoint_id, message.subtask, message.attempt, files, message)
             self._perform(self.coordinator.on_ack(ack))
 
@@ -272,15 +272,22 @@ class CheckpointRunner:
     def _metadata(self, action: WriteMetadata) -> CheckpointMetadata:
         epoch, positions, timestamp = self._epochs[action.ref.checkpoint_id]
         files: list[FileRecord] = []
+        indices: dict[tuple[int, str], int] = {}
         parts: dict[str, list[SubtaskRecord]] = {}
+
+        def index_of(handle: FileHandle, subtask: int) -> int:
+            found = indices.setdefault((subtask, handle.path), len(files))
+            if found == len(files):
+                files.append(
+                    FileRecord(handle.path, handle.size, handle.crc32, subtask, handle.data)
+                )
+            return found
+
         for subtask, ack in sorted(action.acks.items()):
             message: Any = ack.payload
             if message is None or message.file is None:
                 continue
-            index = len(files)
-            files.append(
-                FileRecord(message.file.path, message.file.size, message.file.crc32, subtask)
-            )
+            index = index_of(message.file, subtask)
             for part in message.operators:
                 parts.setdefault(part.operator, []).append(
                     SubtaskRecord(
@@ -292,6 +299,8 @@ class CheckpointRunner:
                             name: OperatorStateRecord(mode, count)
                             for name, (mode, count) in part.operator_states.items()
                         },
+                        layers=tuple(index_of(h, subtask) for h in part.layers),
+                        attachments=tuple(index_of(h, subtask) for h in part.attachments),
                     )
                 )
         operators = tuple(

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from weir.backend.factory import BackendSettings
 from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.checkpoint.metadata import SourceLayout, SourcePositions
 from weir.checkpoint.restart import RestartAfter
@@ -224,12 +225,13 @@ class JobMaster(Callbacks):
             plan=self._plan_bytes,
             storage_uri=self.directories.storage_uri,
             job_dir=str(self.directories.job_dir),
-            state_backend=self.settings.state_backend,
+            backend=BackendSettings(self.settings.state_backend),
             lineage=self.lineage(),
             heartbeat_ms=self.settings.heartbeat_ms,
             lease_ms=self.settings.lease_ms,
             checkpoint_id=None if restore is None else restore.metadata.checkpoint_id,
             restore_uri="" if restore is None else restore.storage_uri,
+            restore_directory="" if restore is None else restore.directory,
             restore=self._slots_restore[subtask] if self._slots_restore else [],
             job_parameters=self.settings.job_parameters,
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weir.checkpoint.metadata import CheckpointMetadata
-from weir.checkpoint.paths import resolve, split_location
+from weir.checkpoint.paths import split_location
 from weir.checkpoint.restore import OperatorRestore as PlannedRestore
 from weir.checkpoint.restore import ProgramOperator, plan_restore
 from weir.checkpoint.retention import CheckpointRef
@@ -16,8 +16,8 @@ from weir.checkpoint.store import load_checkpoint, verify_files
 from weir.errors import CorruptStateError, UsageError, WeirError
 from weir.graph.plan import JobPlan
 from weir.jobmanager.owner import has_ended
-from weir.keygroup import KeyGroupRange
-from weir.slot.messages import OperatorRestore, SourceFile
+from weir.slot.messages import KeyedSource, OperatorRestore
+from weir.snapshot import FileHandle
 from weir.storage.base import Storage
 from weir.storage.local import LocalStorage
 from weir.storage.uri import open_storage
@@ -130,22 +130,29 @@ def _assignment(
     operator: str, point: RestorePoint, restore: PlannedRestore, subtask: int
 ) -> OperatorRestore:
     reads = restore.subtasks[subtask]
-    keyed = [_file(point, read.file, read.key_groups) for read in reads.keyed]
+    keyed = [
+        KeyedSource(
+            [_file(point, index) for index in read.files],
+            read.key_groups.start,
+            read.key_groups.end,
+            (read.stored.start, read.stored.end),
+        )
+        for read in reads.keyed
+    ]
     by_old: dict[int, dict[str, list[int]]] = {}
     for name, parts in (reads.operator_states or {}).items():
         for part in parts:
             positions = by_old.setdefault(part.old_subtask, {}).setdefault(name, [])
             positions.extend(range(part.start, part.stop))
     files = {s.index: s.file for s in restore.record.subtasks} if restore.record else {}
-    elements: list[tuple[SourceFile, dict[str, list[int]]]] = []
+    elements: list[tuple[FileHandle, dict[str, list[int]]]] = []
     for old, wanted in sorted(by_old.items()):
         file = files[old]
         if file is not None:
-            elements.append((_file(point, file, KeyGroupRange(0, -1)), wanted))
+            elements.append((_file(point, file), wanted))
     return OperatorRestore(operator, keyed, elements)
 
 
-def _file(point: RestorePoint, index: int, groups: KeyGroupRange) -> SourceFile:
+def _file(point: RestorePoint, index: int) -> FileHandle:
     record = point.metadata.files[index]
-    path = resolve(point.directory, record.path)
-    return SourceFile(path, record.size, groups.start, groups.end)
+    return FileHandle(record.path, record.size, record.crc32, record.data)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weir.backend.base import KeyedBackend
+from weir.backend.base import KeyedBackend, Timers
 from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
 from weir.runtime.operator import TaskFacts
 from weir.state.operator_state import OperatorStateStore
-from weir.state.timers import TimerQueue
 
 
 class MetricGroup:
@@ -208,7 +207,7 @@ class SnapshotContext:
 class TimerService:
     """Timers and the two clocks, for the key of the current record."""
 
-    def __init__(self, operator: Any, event: TimerQueue, processing: TimerQueue) -> None:
+    def __init__(self, operator: Any, event: Timers, processing: Timers) -> None:
         """Bind to an operator's queues."""
         self._operator = operator
         self._event = event
@@ -238,10 +237,10 @@ class TimerService:
         """Forget an event-time timer of the current key."""
         self._remove(self._event, timestamp)
 
-    def _add(self, queue: TimerQueue, timestamp: int) -> None:
+    def _add(self, queue: Timers, timestamp: int) -> None:
         current = self._operator.current_key()
         queue.register(int(timestamp), current.key, current.group, current.namespace)
 
-    def _remove(self, queue: TimerQueue, timestamp: int) -> None:
+    def _remove(self, queue: Timers, timestamp: int) -> None:
         current = self._operator.current_key()
         queue.delete(int(timestamp), current.key, current.group, current.namespace)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from weir.backend.base import SharedFiles, SnapshotKind
+from weir.backend.factory import BackendContext, BackendSettings, NoSharedFiles
 from weir.clock import Clock
 from weir.errors import UserFunctionError, WeirError
 from weir.graph.output_tag import OutputTag
@@ -36,7 +38,21 @@ class TaskFacts:
     report: Callable[[int, str, list[Any]], None]
     lineage: tuple[str, ...] = ()
     job_parameters: dict[str, str] = field(default_factory=dict)
-    state_backend: str = "hashmap"
+    backend: BackendSettings = field(default_factory=BackendSettings)
+    shared_files: Callable[[str], SharedFiles] = lambda operator: NoSharedFiles()
+    local_dir: Path | None = None
+
+    def snapshot_kind(self, *, full: bool) -> SnapshotKind:
+        """Return how keyed state is snapshotted for a checkpoint."""
+        shares = self.backend.incremental or self.backend.changelog
+        return SnapshotKind.INCREMENTAL if shares and not full else SnapshotKind.FULL
+
+    def backend_of(self, operator: str) -> BackendContext:
+        """Return what the keyed backend of an operator needs to know."""
+        shared = self.shared_files(operator)
+        return BackendContext(
+            self.backend, shared, self.clock, self.local_dir, operator, self.subtask
+        )
 
 
 def user_traceback(error: BaseException) -> str:

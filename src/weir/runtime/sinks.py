@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from weir.backend.base import SnapshotKind
 from weir.connector.function_sink import InvokeContext
 from weir.connector.sink import SinkWriter, WriterContext
 from weir.graph.plan import OperatorNode
@@ -78,7 +79,9 @@ class SinkOperator(StatefulOperator):
         """Tell the writer that no record will follow."""
         self._open_writer().finish()
 
-    def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot:
+    def snapshot(
+        self, checkpoint_id: int, timestamp_ms: int, kind: SnapshotKind
+    ) -> OperatorSnapshot:
         """Prepare the open transaction and remember it as state."""
         committables = self._open_writer().prepare(checkpoint_id)
         if committables:
@@ -87,7 +90,7 @@ class SinkOperator(StatefulOperator):
             msgspec.json.encode((n, list(map(bytes.decode, c)))) for n, c in self._pending.items()
         ]
         self._state.update(entries)
-        return super().snapshot(checkpoint_id, timestamp_ms)
+        return super().snapshot(checkpoint_id, timestamp_ms, kind)
 
     def _snapshot_hooks(self, checkpoint_id: int, timestamp_ms: int) -> None:
         """A sink object has no user hooks."""

@@ -9,8 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weir.backend.base import NO_KEY, CurrentKey, KeyedBackend, KeyedSnapshot, RestoreSource
-from weir.backend.hashmap import HashMapBackend
+from weir.backend.base import (
+    NO_KEY,
+    CurrentKey,
+    KeyedBackend,
+    KeyedPart,
+    KeyedSnapshot,
+    RestoreSource,
+    SharedFiles,
+    SnapshotKind,
+    SnapshotOutput,
+    Timers,
+)
+from weir.backend.factory import create_backend
+from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue
 from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
 from weir.graph.time_domain import TimeDomain
@@ -29,17 +41,8 @@ from weir.state.operator_state import (
     OperatorStateSnapshot,
     OperatorStateStore,
 )
-from weir.state.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, TimerSnapshot
 
 LIST_CHECKPOINTED = "_list_checkpointed"
-
-
-def create_backend(kind: str, key_type: Any, key_groups: KeyGroupRange) -> KeyedBackend:
-    """Create the keyed backend that the job's configuration names."""
-    if kind in ("hashmap", "filesystem", "jobmanager"):
-        return HashMapBackend(key_type, key_groups)
-    msg = f"state.backend.type {kind!r} is not available: this release has 'hashmap'"
-    raise UsageError(msg)
 
 
 class OperatorSnapshot:
@@ -50,22 +53,22 @@ class OperatorSnapshot:
         node: OperatorNode,
         key_groups: KeyGroupRange | None,
         keyed: KeyedSnapshot | None,
-        timers: list[TimerSnapshot],
         operator: OperatorStateSnapshot,
     ) -> None:
         """Take what the sync phase froze."""
         self.node = node
         self.key_groups = key_groups
         self._keyed = keyed
-        self._timers = timers
         self._operator = operator
 
-    def write(self, writer: SnapshotWriter) -> dict[str, Any]:
-        """Write all parts; return the operator's footer entry."""
-        keyed: dict[str, Any] = {} if self._keyed is None else self._keyed.write(writer)
-        for timers in self._timers:
-            keyed.update(timers.write(writer))
-        return {"keyed": keyed, "operator": self._operator.write(writer)}
+    def write(
+        self, writer: SnapshotWriter, shared: SharedFiles
+    ) -> tuple[dict[str, Any], KeyedPart]:
+        """Write all parts; return the operator's footer entry and its keyed state."""
+        keyed = KeyedPart({})
+        if self._keyed is not None:
+            keyed = self._keyed.write(SnapshotOutput(writer, shared))
+        return {"keyed": keyed.states, "operator": self._operator.write(writer)}, keyed
 
     def release(self) -> None:
         """Give frozen state back to the backend, on the subtask's thread."""
@@ -81,12 +84,14 @@ class StatefulOperator(Operator):
         super().__init__(node, facts)
         self.backend: KeyedBackend | None = None
         self.key_groups = range_of(facts.subtask, node.parallelism, node.max_parallelism)
-        if node.keyed:
-            self.backend = create_backend(facts.state_backend, node.key_type, self.key_groups)
-        self.operator_store = OperatorStateStore()
         groups, keys = self.key_groups, node.key_type
-        self.event_timers = TimerQueue(EVENT_TIMERS, keys, groups)
-        self.processing_timers = TimerQueue(PROCESSING_TIMERS, keys, groups)
+        self.event_timers: Timers = TimerQueue(EVENT_TIMERS, keys, groups)
+        self.processing_timers: Timers = TimerQueue(PROCESSING_TIMERS, keys, groups)
+        if node.keyed:
+            self.backend = create_backend(facts.backend_of(node.id), keys, groups)
+            self.event_timers = self.backend.timers(EVENT_TIMERS)
+            self.processing_timers = self.backend.timers(PROCESSING_TIMERS)
+        self.operator_store = OperatorStateStore()
         self.runtime_context = RuntimeContext(node, facts, self.backend)
         self.restored_checkpoint: int | None = None
 
@@ -100,8 +105,6 @@ class StatefulOperator(Operator):
         self.restored_checkpoint = checkpoint_id
         if self.backend is not None:
             self.backend.restore(keyed)
-            self.event_timers.restore(keyed)
-            self.processing_timers.restore(keyed)
         self.operator_store.restore(operator)
 
     def open(self) -> None:
@@ -122,19 +125,15 @@ class StatefulOperator(Operator):
             if self.restored_checkpoint is not None:
                 self._call(function.restore_state, list(state.get()))
 
-    def snapshot(self, checkpoint_id: int, timestamp_ms: int) -> OperatorSnapshot:
+    def snapshot(
+        self, checkpoint_id: int, timestamp_ms: int, kind: SnapshotKind
+    ) -> OperatorSnapshot:
         """Freeze everything (sync phase): cost does not grow with the number of keys."""
         self._snapshot_hooks(checkpoint_id, timestamp_ms)
-        keyed = None if self.backend is None else self.backend.snapshot(checkpoint_id)
-        timers: list[TimerSnapshot] = []
-        if self.backend is not None:
-            timers = [
-                self.event_timers.snapshot(checkpoint_id),
-                self.processing_timers.snapshot(checkpoint_id),
-            ]
+        keyed = None if self.backend is None else self.backend.snapshot(checkpoint_id, kind)
         groups = None if self.backend is None else self.key_groups
         return OperatorSnapshot(
-            self.node, groups, keyed, timers, self.operator_store.snapshot(checkpoint_id)
+            self.node, groups, keyed, self.operator_store.snapshot(checkpoint_id)
         )
 
     def _snapshot_hooks(self, checkpoint_id: int, timestamp_ms: int) -> None:
@@ -151,18 +150,27 @@ class StatefulOperator(Operator):
             state.update([] if elements is None else list(elements))
 
     def notify_complete(self, checkpoint_id: int) -> None:
-        """Tell a function that listens."""
+        """Tell the backend, and a function that listens."""
+        if self.backend is not None:
+            self.backend.notify_complete(checkpoint_id)
         hook = getattr(self.function, "notify_checkpoint_complete", None)
         if hook is not None:
             self.clear_key()
             self._call(hook, checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: int) -> None:
-        """Tell a function that listens."""
+        """Tell the backend, and a function that listens."""
+        if self.backend is not None:
+            self.backend.notify_aborted(checkpoint_id)
         hook = getattr(self.function, "notify_checkpoint_aborted", None)
         if hook is not None:
             self.clear_key()
             self._call(hook, checkpoint_id)
+
+    def end_epoch(self) -> None:
+        """Let the backend do what it put off."""
+        if self.backend is not None:
+            self.backend.end_epoch()
 
     def clear_key(self) -> None:
         """Make state access fail until the next record sets a key."""

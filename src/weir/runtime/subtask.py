@@ -46,6 +46,7 @@ class EpochInfo:
     """What the coordinator says about an epoch: its number, its barrier, whether it is the last.
 
     `checkpoint_id` is the barrier that closes the epoch, `final` marks the end of bounded input.
+    With `full` the checkpoint must not depend on files of others.
     """
 
     epoch: int
@@ -53,6 +54,7 @@ class EpochInfo:
     checkpoint_timestamp_ms: int = 0
     final: bool = False
     drain: bool = True
+    full: bool = False
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ class Subtask:
         for op in operators:
             if isinstance(op, StatefulOperator):
                 op.clear_key()
+                op.end_epoch()
         out.extend(self._send_controls(level, info))
         out.append(self._report(level, info, operators))
         return out
@@ -208,7 +211,11 @@ class Subtask:
         reach("slot.sync")
         for op in operators:
             if isinstance(op, StatefulOperator):
-                taken[op.node.index] = op.snapshot(checkpoint, info.checkpoint_timestamp_ms)
+                taken[op.node.index] = op.snapshot(
+                    checkpoint,
+                    info.checkpoint_timestamp_ms,
+                    self.facts.snapshot_kind(full=info.full),
+                )
 
     def take_snapshots(self, checkpoint_id: int) -> list[OperatorSnapshot]:
         """Hand over what the sync phases of all levels froze for a checkpoint."""

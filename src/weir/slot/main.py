@@ -24,10 +24,12 @@ from typing import Any
 import msgspec
 
 from weir.clock import SystemClock
+from weir.ids import JobId
 from weir.runtime.frame import load_program
 from weir.runtime.operator import TaskFacts
 from weir.runtime.subtask import Subtask
 from weir.slot.channel import Channel, ChannelError
+from weir.slot.files import SlotFiles
 from weir.slot.messages import (
     Acknowledge,
     Assignment,
@@ -66,15 +68,23 @@ class SlotProcess:
         spec = self._spec
         hello = Hello(spec["attempt"], spec["subtask"], os.getpid(), spec["host"], spec["log"])
         assignment: Assignment = decode(self._driver.call_struct("hello", hello), Assignment)
+        files = SlotFiles(
+            open_storage(assignment.storage_uri),
+            JobId(assignment.job_id),
+            spec["subtask"],
+            spec["attempt"],
+            assignment.inline_bytes,
+            assignment.compress,
+        )
         try:
-            subtask = self._build(assignment)
+            subtask = self._build(assignment, files)
         except Exception as error:
             log.exception("start failed")
             self._send(failure_message(spec["attempt"], spec["subtask"], error))
             return
         self._service = SlotService(
             subtask,
-            open_storage(assignment.storage_uri),
+            files,
             self._clock,
             self._send,
             lambda work: threading.Thread(target=work, name="async-phase", daemon=True).start(),
@@ -88,7 +98,7 @@ class SlotProcess:
         log.info("slot %s of attempt %s is ready", spec["subtask"], spec["attempt"])
         self._keep_lease(assignment)
 
-    def _build(self, assignment: Assignment) -> Subtask:
+    def _build(self, assignment: Assignment, files: SlotFiles) -> Subtask:
         facts = TaskFacts(
             job_id=assignment.job_id,
             job_name=assignment.job_name,
@@ -98,7 +108,8 @@ class SlotProcess:
             report=lambda index, kind, values: None,
             lineage=tuple(assignment.lineage),
             job_parameters=assignment.job_parameters,
-            state_backend=assignment.state_backend,
+            backend=assignment.backend,
+            shared_files=files.shared,
         )
         subtask = Subtask(load_program(assignment.plan), facts)
         restore_subtask(subtask, assignment)

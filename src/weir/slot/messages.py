@@ -10,32 +10,34 @@ from typing import Any
 
 import msgspec
 
-
-class FileFacts(msgspec.Struct, frozen=True):
-    """A data file that a slot wrote for a checkpoint; the path is relative to the checkpoint."""
-
-    path: str
-    size: int
-    crc32: int
+from weir.backend.factory import BackendSettings
+from weir.snapshot import FileHandle
 
 
 class OperatorPart(msgspec.Struct, frozen=True):
-    """What the file holds for one operator."""
+    """What a slot stored of one operator; see `weir.backend.base.KeyedPart` for the files."""
 
     operator: str
     keyed_range: tuple[int, int] | None
     keyed_states: list[str]
     operator_states: dict[str, tuple[str, int]]
+    layers: list[FileHandle] = []
+    attachments: list[FileHandle] = []
 
 
 class Acknowledge(msgspec.Struct, frozen=True):
-    """A slot finished its part of a checkpoint, in the directory that the barrier named."""
+    """A slot finished its part of a checkpoint, in the directory that the barrier named.
+
+    `created` are the shared files among the operators' that this checkpoint made: nobody else
+    refers to them before it is complete.
+    """
 
     attempt: int
     subtask: int
     checkpoint_id: int
-    file: FileFacts | None
+    file: FileHandle | None
     operators: list[OperatorPart]
+    created: list[FileHandle] = []
     directory: str = ""
     sync_ms: float = 0.0
     async_ms: float = 0.0
@@ -81,13 +83,16 @@ class Register(msgspec.Struct, frozen=True):
     staged: list[tuple[str, list[bytes]]]
 
 
-class SourceFile(msgspec.Struct, frozen=True):
-    """Part of a snapshot file to restore from: the file and the key groups to take."""
+class KeyedSource(msgspec.Struct, frozen=True):
+    """What one old subtask stored: its files, oldest first, and the key groups to take.
 
-    path: str
-    size: int
+    `stored` are the first and last key group inside.
+    """
+
+    files: list[FileHandle]
     start: int
     end: int
+    stored: tuple[int, int]
 
 
 class OperatorRestore(msgspec.Struct, frozen=True):
@@ -97,26 +102,34 @@ class OperatorRestore(msgspec.Struct, frozen=True):
     """
 
     operator: str
-    keyed: list[SourceFile]
-    elements: list[tuple[SourceFile, dict[str, list[int]]]]
+    keyed: list[KeyedSource]
+    elements: list[tuple[FileHandle, dict[str, list[int]]]]
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """A slot's work: plan, identity, and the state to start from."""
+    """A slot's work: plan, identity, and the state to start from.
+
+    Files of the restored checkpoint are relative to `restore_directory`. With `reusable`, new
+    checkpoints may refer to its shared files.
+    """
 
     job_id: str
     job_name: str
     plan: bytes
     storage_uri: str
     job_dir: str
-    state_backend: str
+    backend: BackendSettings
     lineage: list[str]
     heartbeat_ms: int
     lease_ms: int
     checkpoint_id: int | None
     restore_uri: str
+    restore_directory: str
     restore: list[OperatorRestore]
     job_parameters: dict[str, str]
+    inline_bytes: int = 0
+    compress: bool = False
+    reusable: bool = False
 
 
 class EpochCall(msgspec.Struct, frozen=True):
@@ -130,6 +143,7 @@ class EpochCall(msgspec.Struct, frozen=True):
     final: bool = False
     drain: bool = True
     directory: str = ""
+    full: bool = False
 
 
 class EndMarker(msgspec.Struct, frozen=True):

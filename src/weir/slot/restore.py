@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from weir.backend.base import RestoreSource
+from weir.backend.base import RestoreSource, StateLayer
 from weir.errors import CorruptStateError
 from weir.keygroup import KeyGroupRange
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.subtask import Subtask
-from weir.slot.messages import Assignment, OperatorRestore, SourceFile
-from weir.snapshot import SnapshotReader
+from weir.slot.files import StoredFiles
+from weir.slot.messages import Assignment, OperatorRestore
+from weir.snapshot import FileHandle, SnapshotReader
 from weir.state.operator_state import OperatorRestoreSource
 from weir.storage.base import Storage
 from weir.storage.uri import open_storage
@@ -30,12 +30,13 @@ def restore_subtask(
     if assignment.checkpoint_id is None:
         return
     opened = storage or open_storage(assignment.restore_uri)
+    files = StoredFiles(opened, assignment.restore_directory)
     readers: dict[str, SnapshotReader] = {}
 
-    def reader(source: SourceFile) -> SnapshotReader:
-        found = readers.get(source.path)
+    def reader(handle: FileHandle) -> SnapshotReader:
+        found = readers.get(handle.path)
         if found is None:
-            found = readers[source.path] = open_reader(opened, source)
+            found = readers[handle.path] = files.reader(handle)
         return found
 
     parts = {r.operator: r for r in assignment.restore}
@@ -44,19 +45,19 @@ def restore_subtask(
             part = parts.get(op.node.id, OperatorRestore(op.node.id, [], []))
             keyed = [
                 RestoreSource(
-                    reader(s),
-                    _footer(reader(s), part.operator)["keyed"],
-                    KeyGroupRange(s.start, s.end),
+                    tuple(
+                        StateLayer(reader(h), _footer(reader(h), part.operator)["keyed"], h)
+                        for h in source.files
+                    ),
+                    KeyGroupRange(source.start, source.end),
+                    KeyGroupRange(*source.stored),
+                    files,
+                    assignment.reusable,
                 )
-                for s in part.keyed
+                for source in part.keyed
             ]
-            elements = [_elements(reader(s), part.operator, wanted) for s, wanted in part.elements]
+            elements = [_elements(reader(h), part.operator, wanted) for h, wanted in part.elements]
             op.restore(assignment.checkpoint_id, keyed, elements)
-
-
-def open_reader(storage: Storage, source: SourceFile) -> SnapshotReader:
-    """Open a snapshot file for reading by ranges."""
-    return SnapshotReader(partial(storage.read_range, source.path), source.size, source.path)
 
 
 def _footer(reader: SnapshotReader, operator: str) -> dict[str, Any]:

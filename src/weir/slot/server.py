@@ -43,7 +43,12 @@ class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
         try:
             frames = list(_incoming(reader))
             info = EpochInfo(
-                call.epoch, call.checkpoint_id, call.checkpoint_timestamp_ms, call.final, call.drain
+                call.epoch,
+                call.checkpoint_id,
+                call.checkpoint_timestamp_ms,
+                call.final,
+                call.drain,
+                call.full,
             )
             out = self._service.run(call.attempt, call.level, info, frames, call.directory)
         except WeirError as error:

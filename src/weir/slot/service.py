@@ -18,9 +18,9 @@ from weir.runtime.frame import Frame
 from weir.runtime.operator import user_traceback
 from weir.runtime.stateful import OperatorSnapshot
 from weir.runtime.subtask import EpochInfo, Incoming, Subtask
+from weir.slot.files import SlotFiles
 from weir.slot.messages import Acknowledge, Decline, SlotFailure
-from weir.slot.upload import write_snapshots
-from weir.storage.base import Storage
+from weir.slot.upload import Upload
 
 Send = Callable[[Acknowledge | Decline | SlotFailure], None]
 
@@ -39,14 +39,14 @@ class SlotService:
     def __init__(
         self,
         subtask: Subtask,
-        storage: Storage,
+        files: SlotFiles,
         clock: Clock,
         send: Send,
         spawn: Callable[[Callable[[], None]], None],
     ) -> None:
         """Wrap an opened subtask."""
         self._subtask = subtask
-        self._storage = storage
+        self._files = files
         self._clock = clock
         self._send = send
         self._spawn = spawn
@@ -111,18 +111,18 @@ class SlotService:
     ) -> None:
         facts = self._subtask.facts
         started = self._clock.monotonic_ms()
+        upload = Upload(self._files)
         try:
-            file, parts = write_snapshots(
-                self._storage, directory, facts.subtask, facts.attempt, snapshots
-            )
+            upload.run(directory, snapshots)
             elapsed = self._clock.monotonic_ms() - started
             self._send(
                 Acknowledge(
                     facts.attempt,
                     facts.subtask,
                     checkpoint_id,
-                    file,
-                    parts,
+                    upload.file,
+                    upload.parts,
+                    upload.created,
                     directory,
                     async_ms=elapsed,
                 )

@@ -4,36 +4,59 @@ from __future__ import annotations
 
 from typing import Any
 
-from weir.checkpoint.paths import new_data_file, resolve
+from weir.backend.base import KeyedPart
 from weir.failpoint import reach
 from weir.runtime.stateful import OperatorSnapshot
-from weir.slot.messages import FileFacts, OperatorPart
-from weir.snapshot import SnapshotWriter
-from weir.storage.base import Storage
+from weir.slot.files import Recording, SlotFiles
+from weir.slot.messages import OperatorPart
+from weir.snapshot import FileHandle, SnapshotWriter
 
 
-def write_snapshots(
-    storage: Storage, directory: str, subtask: int, attempt: int, snapshots: list[OperatorSnapshot]
-) -> tuple[FileFacts | None, list[OperatorPart]]:
-    """Write one file for all operators of a slot; the name is unique to this attempt.
+class Upload:
+    """One slot's part of one checkpoint; what it made is known also when it fails."""
 
-    Either the whole file is durable when this returns, or nothing is visible.
-    """
-    if not snapshots:
-        return None, []
-    name = new_data_file(subtask, attempt)
-    footers: dict[str, Any] = {}
-    with storage.open_write(resolve(directory, name)) as out:
-        writer = SnapshotWriter(out)
-        for snapshot in snapshots:
-            footers[snapshot.node.id] = snapshot.write(writer)
-            reach("slot.upload")
-        facts = writer.finish({"operators": footers})
-    parts = [_part(s, footers[s.node.id]) for s in snapshots]
-    return FileFacts(name, facts.size, facts.crc32), parts
+    def __init__(self, files: SlotFiles) -> None:
+        """Make nothing yet."""
+        self._files = files
+        self._recordings: list[Recording] = []
+        self.file: FileHandle | None = None
+        self.parts: list[OperatorPart] = []
+
+    @property
+    def created(self) -> list[FileHandle]:
+        """Return the shared files that were made."""
+        return [handle for recording in self._recordings for handle in recording.created]
+
+    def run(self, directory: str, snapshots: list[OperatorSnapshot]) -> None:
+        """Write one file for all operators of a slot, and shared ones where backends want them.
+
+        All files are durable when this returns. When it raises, the checkpoint's own file is not
+        visible, and shared files that were made are deleted.
+        """
+        if not snapshots:
+            return
+
+        def fill(writer: SnapshotWriter) -> dict[str, Any]:
+            footers = {}
+            for snapshot in snapshots:
+                shared = Recording(self._files.shared(snapshot.node.id))
+                self._recordings.append(shared)
+                footer, keyed = snapshot.write(writer, shared)
+                footers[snapshot.node.id] = footer
+                self.parts.append(_part(snapshot, footer, keyed))
+                reach("slot.upload")
+            return {"operators": footers}
+
+        try:
+            self.file = self._files.write(directory, "", fill)
+        except BaseException:
+            for recording in self._recordings:
+                for handle in recording.created:
+                    recording.delete(handle)
+            raise
 
 
-def _part(snapshot: OperatorSnapshot, footer: dict[str, Any]) -> OperatorPart:
+def _part(snapshot: OperatorSnapshot, footer: dict[str, Any], keyed: KeyedPart) -> OperatorPart:
     groups = snapshot.key_groups
     return OperatorPart(
         operator=snapshot.node.id,
@@ -43,4 +66,6 @@ def _part(snapshot: OperatorSnapshot, footer: dict[str, Any]) -> OperatorPart:
             name: (state["mode"], len(state["elements"]))
             for name, state in footer["operator"].items()
         },
+        layers=list(keyed.layers),
+        attachments=list(keyed.attachments),
     )

@@ -22,6 +22,7 @@ class StateDescriptor:
     kind: ClassVar[StateKind]
     key_type: Any = None
     function: Any = None
+    cleanup: Any = None
 
     def __init__(self, name: str, value_type: Any = None) -> None:
         """Declare a state.

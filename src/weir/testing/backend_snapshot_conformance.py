@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from weir.backend.base import KeyedBackend, KeyedSnapshot, RestoreSource
+from weir.backend.base import KeyedBackend, KeyedSnapshot, RestoreSource, SnapshotOutput
+from weir.backend.factory import NoSharedFiles
 from weir.common.typeinfo import Types
 from weir.errors import CorruptStateError, IncompatibleStateError
 from weir.keygroup import KeyGroupRange, key_group, range_of
@@ -71,7 +72,8 @@ def write_file(*snapshots: Any, operator: str = "op") -> bytes:
     writer = SnapshotWriter(out)
     keyed: dict[str, Any] = {}
     for snapshot in snapshots:
-        keyed.update(snapshot.write(writer))
+        part = snapshot.write(SnapshotOutput(writer, NoSharedFiles()))
+        keyed.update(part.states)
     writer.finish({"operators": {operator: {"keyed": keyed}}})
     return out.getvalue()
 
@@ -84,7 +86,7 @@ def read_file(data: bytes, name: str = "a file") -> SnapshotReader:
 def source_of(data: bytes, key_groups: KeyGroupRange = ALL_GROUPS) -> RestoreSource:
     """Offer the key groups of a file for restoring."""
     reader = read_file(data)
-    return RestoreSource(reader, reader.operator("op")["keyed"], key_groups)
+    return RestoreSource.of(reader, reader.operator("op")["keyed"], key_groups)
 
 
 class SnapshotConformance:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
+from weir.backend.factory import BackendSettings
 from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.checkpoint.decider import RequestKind
 from weir.checkpoint.retention import CheckpointRef, JobEnd
@@ -73,6 +74,7 @@ class HarnessOptions:
     wait_for_checkpoints: bool = False
     hooks: Hooks = field(default_factory=Hooks)
     job_parameters: dict[str, str] = field(default_factory=dict)
+    backend: BackendSettings = field(default_factory=BackendSettings)
 
 
 class _Collected(Results):
@@ -200,12 +202,13 @@ class JobHarness:
             plan=b"",
             storage_uri=self.storage.uri,
             job_dir="",
-            state_backend="hashmap",
+            backend=self.options.backend,
             lineage=[],
             heartbeat_ms=0,
             lease_ms=0,
             checkpoint_id=None if point is None else point.metadata.checkpoint_id,
             restore_uri=self.storage.uri,
+            restore_directory="" if point is None else point.directory,
             restore=part,
             job_parameters=self.options.job_parameters,
         )

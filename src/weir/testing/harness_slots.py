@@ -16,10 +16,12 @@ import cloudpickle
 from weir.clock import Clock
 from weir.errors import WeirError
 from weir.graph.plan import JobPlan
+from weir.ids import JobId
 from weir.runtime.frame import Frame, frames_to_batch, payload_views
 from weir.runtime.operator import TaskFacts
 from weir.runtime.subtask import EpochInfo, Incoming, Subtask
 from weir.slot.channel import ChannelError
+from weir.slot.files import SlotFiles
 from weir.slot.messages import Acknowledge, Assignment, Decline, SlotFailure, decode, encode
 from weir.slot.restore import restore_subtask
 from weir.slot.service import SlotService, failure_message
@@ -102,6 +104,15 @@ class HarnessSlots:
 
     def _build(self, slot: HarnessSlot, assignment: Assignment) -> None:
         shared = self._settings
+        storage = shared.hooks.storage(shared.storage, slot)
+        files = SlotFiles(
+            storage,
+            JobId(shared.job_id),
+            slot.subtask,
+            self.attempt,
+            assignment.inline_bytes,
+            assignment.compress,
+        )
         facts = TaskFacts(
             job_id=shared.job_id,
             job_name=assignment.job_name,
@@ -111,8 +122,9 @@ class HarnessSlots:
             report=lambda index, kind, values: None,
             lineage=shared.lineage,
             job_parameters=assignment.job_parameters,
+            backend=assignment.backend,
+            shared_files=files.shared,
         )
-        storage = shared.hooks.storage(shared.storage, slot)
         shared.hooks.step("slot starts")
         try:
             plan: JobPlan = cloudpickle.loads(self._plan)
@@ -125,7 +137,7 @@ class HarnessSlots:
             raise
         slot.operators = subtask
         slot.service = SlotService(
-            subtask, storage, shared.clock, lambda m: self._send(slot, m), self._spawner(slot)
+            subtask, files, shared.clock, lambda m: self._send(slot, m), self._spawner(slot)
         )
         shared.hooks.step("slot is ready")
 

@@ -172,14 +172,20 @@ def keyed(parallelism: int, maximum: int) -> OperatorRecord:
 
 def test_keyed_state_is_read_by_intersecting_ranges() -> None:
     assert plan_keyed(keyed(2, 13), 4) == (
-        (KeyedRead(0, 0, KeyGroupRange(0, 3)),),
-        (KeyedRead(0, 0, KeyGroupRange(4, 6)),),
-        (KeyedRead(1, 1, KeyGroupRange(7, 9)),),
-        (KeyedRead(1, 1, KeyGroupRange(10, 12)),),
+        (KeyedRead(0, (0,), KeyGroupRange(0, 3), KeyGroupRange(0, 6)),),
+        (KeyedRead(0, (0,), KeyGroupRange(4, 6), KeyGroupRange(0, 6)),),
+        (KeyedRead(1, (1,), KeyGroupRange(7, 9), KeyGroupRange(7, 12)),),
+        (KeyedRead(1, (1,), KeyGroupRange(10, 12), KeyGroupRange(7, 12)),),
     )
     assert plan_keyed(keyed(3, 128), 2) == (
-        (KeyedRead(0, 0, KeyGroupRange(0, 42)), KeyedRead(1, 1, KeyGroupRange(43, 63))),
-        (KeyedRead(1, 1, KeyGroupRange(64, 85)), KeyedRead(2, 2, KeyGroupRange(86, 127))),
+        (
+            KeyedRead(0, (0,), KeyGroupRange(0, 42), KeyGroupRange(0, 42)),
+            KeyedRead(1, (1,), KeyGroupRange(43, 63), KeyGroupRange(43, 85)),
+        ),
+        (
+            KeyedRead(1, (1,), KeyGroupRange(64, 85), KeyGroupRange(43, 85)),
+            KeyedRead(2, (2,), KeyGroupRange(86, 127), KeyGroupRange(86, 127)),
+        ),
     )
 
 
@@ -193,7 +199,9 @@ def test_subtasks_without_keyed_state_are_not_read() -> None:
         True,
         (SubtaskRecord(0), SubtaskRecord(1, 0, (43, 85)), SubtaskRecord(2, 1)),
     )
-    assert plan_keyed(record, 1) == ((KeyedRead(1, 0, KeyGroupRange(43, 85)),),)
+    assert plan_keyed(record, 1) == (
+        (KeyedRead(1, (0,), KeyGroupRange(43, 85), KeyGroupRange(43, 85)),),
+    )
 
 
 @given(st.data())

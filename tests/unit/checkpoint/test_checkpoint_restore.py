@@ -134,7 +134,10 @@ def test_the_plan_says_what_every_subtask_reads() -> None:
         10,
         (
             SubtaskRestore(
-                (KeyedRead(0, 0, KeyGroupRange(0, 4)), KeyedRead(1, 1, KeyGroupRange(5, 9))),
+                (
+                    KeyedRead(0, (0,), KeyGroupRange(0, 4), KeyGroupRange(0, 4)),
+                    KeyedRead(1, (1,), KeyGroupRange(5, 9), KeyGroupRange(5, 9)),
+                ),
                 {"buffer": (ElementRead(0, 0, 3),)},
             ),
         ),

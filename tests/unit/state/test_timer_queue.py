@@ -7,10 +7,10 @@ import random
 import pytest
 
 from weir.backend.base import NO_KEY
+from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue
 from weir.common.typeinfo import Types
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 from weir.keygroup import KeyGroupRange, key_group, range_of
-from weir.state.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue
 from weir.testing.backend_snapshot_conformance import source_of, write_file
 
 ALL = KeyGroupRange(0, 127)

@@ -12,12 +12,23 @@ from itertools import islice
 from typing import Any
 
 from weir.backend.address import split_address
-from weir.backend.base import VOID, CurrentKey, RestoreSource, StateDeclaration
+from weir.backend.base import (
+    VOID,
+    CurrentKey,
+    Keep,
+    KeyedPart,
+    RestoreSource,
+    SnapshotKind,
+    SnapshotOutput,
+    StateDeclaration,
+)
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.handles import State
 from weir.backend.hashmap.states import handle_for
-from weir.backend.hashmap.table import StateTable
+from weir.backend.hashmap.sweep import Sweep
+from weir.backend.hashmap.table import StateTable, kept
 from weir.backend.restored import RestoredState, read_states
+from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, TimerSnapshot
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotWriter
@@ -39,6 +50,15 @@ class HashMapBackend:
         self._tables: dict[str, StateTable] = {}
         self._handles: dict[str, State] = {}
         self._restored: dict[str, RestoredState] = {}
+        self._sweeps: dict[str, Sweep] = {}
+        self._timers = {
+            name: TimerQueue(name, key_type, key_groups, namespace_type)
+            for name in (EVENT_TIMERS, PROCESSING_TIMERS)
+        }
+
+    def timers(self, name: str) -> TimerQueue:
+        """Return the timers of a time domain."""
+        return self._timers[name]
 
     def state(self, declaration: StateDeclaration) -> State:
         """Return the handle of a state, the same one for the same name.
@@ -58,16 +78,19 @@ class HashMapBackend:
         restored = self._restored.get(name)
         if restored is not None:
             restored.check(declaration.kind.name, group_format)
-            for group, part in restored.groups.items():
-                table.groups[group].update(group_format.decode(part.data, part.origin))
+            for group in restored.groups:
+                table.groups[group].update(restored.entries(group, group_format))
             del self._restored[name]
         self._tables[name] = table
         self._handles[name] = handle_for(table, self.current, declaration)
         return self._handles[name]
 
-    def snapshot(self, checkpoint_id: int) -> HashMapSnapshot:
-        """Freeze the state in time proportional to states and key groups, not to entries."""
-        return HashMapSnapshot(checkpoint_id, list(self._tables.values()), self._restored)
+    def snapshot(
+        self, checkpoint_id: int, kind: SnapshotKind = SnapshotKind.FULL
+    ) -> HashMapSnapshot:
+        """Freeze the state in time proportional to states, key groups and timers."""
+        timers = [queue.snapshot(checkpoint_id) for queue in self._timers.values()]
+        return HashMapSnapshot(checkpoint_id, list(self._tables.values()), self._restored, timers)
 
     def restore(self, sources: list[RestoreSource]) -> None:
         """Fill an empty backend with the key groups that it owns.
@@ -79,7 +102,26 @@ class HashMapBackend:
         if self._tables or self._restored:
             msg = "a keyed backend is restored once, before any state is registered"
             raise UsageError(msg)
-        self._restored = read_states(sources, self.key_groups)
+        restored = read_states(sources, self.key_groups)
+        for queue in self._timers.values():
+            queue.restore(sources)
+        self._restored = restored
+
+    def end_epoch(self) -> None:
+        """Nothing is put off."""
+
+    def notify_complete(self, checkpoint_id: int) -> None:
+        """Every snapshot stands for itself."""
+
+    def notify_aborted(self, checkpoint_id: int) -> None:
+        """Every snapshot stands for itself."""
+
+    def sweep(self, state_name: str, keep: Keep, limit: int) -> int:
+        """Pass up to `limit` entries of a state through a filter; return how many it were."""
+        sweep = self._sweeps.get(state_name)
+        if sweep is None:
+            sweep = self._sweeps[state_name] = Sweep(self._tables[state_name])
+        return sweep.run(keep, limit)
 
     def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:
         """Go through the keys that have an entry in a state (None: outside of namespaces).
@@ -107,7 +149,8 @@ class HashMapBackend:
 
     def approximate_bytes(self) -> int:
         """Estimate the memory of all entries from a sample of each state."""
-        total = sum(len(p.data) for s in self._restored.values() for p in s.groups.values())
+        restored = (p for s in self._restored.values() for g in s.groups.values() for p in g)
+        total = sum(len(part.data) for part in restored)
         for table in self._tables.values():
             count, sampled, size = 0, 0, 0
             for group in self.key_groups:
@@ -130,39 +173,60 @@ class HashMapSnapshot:
     """Frozen layers of all tables; see `weir.backend.base.KeyedSnapshot`."""
 
     def __init__(
-        self, checkpoint_id: int, tables: list[StateTable], restored: dict[str, RestoredState]
+        self,
+        checkpoint_id: int,
+        tables: list[StateTable],
+        restored: dict[str, RestoredState],
+        timers: list[TimerSnapshot],
     ) -> None:
         """Freeze the tables and keep what is not registered yet."""
         self.checkpoint_id = checkpoint_id
         self._frozen = [(table, table.freeze()) for table in tables]
+        self._filters = [table.snapshot_filter() for table in tables]
         self._restored = list(restored.values())
+        self._timers = timers
         self._released = False
 
-    def write(self, writer: SnapshotWriter) -> dict[str, Any]:
-        """Write the frozen state and return the operator's "keyed" footer part.
+    def write(self, out: SnapshotOutput) -> KeyedPart:
+        """Write the frozen state into the checkpoint's own file.
 
         Raises:
             UsageError: the snapshot was released.
         """
-        footer = {}
-        for table, frozen in self._frozen:
-            groups = {}
-            for group, layer in frozen.items():
-                addresses, values = table.collect(layer)
-                if self._released:
-                    msg = f"snapshot {self.checkpoint_id} was released before it was written"
-                    raise UsageError(msg)
-                if addresses:
-                    data = table.format.encode(addresses, values)
-                    groups[str(group)] = [*writer.section(data), len(addresses)]
-            footer[table.name] = {
-                "kind": table.kind.name,
-                "type": table.format.describe(),
-                "groups": groups,
-            }
+        writer = out.writer
+        footer: dict[str, Any] = {}
+        for (table, frozen), keep in zip(self._frozen, self._filters, strict=True):
+            footer[table.name] = self._write_table(writer, table, frozen, keep)
         for state in self._restored:
             footer[state.name] = state.write(writer)
-        return footer
+        for timers in self._timers:
+            footer.update(timers.write(out).states)
+        return KeyedPart(footer)
+
+    def _write_table(
+        self,
+        writer: SnapshotWriter,
+        table: StateTable,
+        frozen: dict[int, dict[Any, Any]],
+        keep: Keep | None,
+    ) -> dict[str, Any]:
+        groups = {}
+        for group, layer in frozen.items():
+            addresses, values = table.collect(layer)
+            if self._released:
+                msg = f"snapshot {self.checkpoint_id} was released before it was written"
+                raise UsageError(msg)
+            if keep is not None:
+                left = {
+                    address: value
+                    for address, stored in zip(addresses, values, strict=True)
+                    if (value := kept(table.kind, stored, keep)) is not None
+                }
+                addresses, values = list(left), list(left.values())
+            if addresses:
+                data = table.format.encode(addresses, values)
+                groups[str(group)] = [[*writer.section(data), len(addresses), 0]]
+        return {"kind": table.kind.name, "type": table.format.describe(), "groups": groups}
 
     def release(self) -> None:
         """Merge the layers back; costs time proportional to the keys that changed meanwhile."""

@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 from weir.backend.admission import holds_only_immutable
-from weir.backend.base import StateDeclaration, StateKind
+from weir.backend.base import Keep, StateDeclaration, StateKind
 from weir.backend.group_format import GroupFormat
 from weir.backend.hashmap.overlay import Overlay, contents, merge_into
 from weir.errors import UsageError
@@ -51,6 +51,7 @@ class StateTable:
         self.kind = declaration.kind
         self.format = group_format
         self.key_groups = key_groups
+        self.cleanup = declaration.cleanup
         self.groups: list[dict[Any, Any]] = [_FOREIGN] * key_groups.start
         self.groups += [{} for _ in key_groups]
         self._shareable = declaration.kind in (
@@ -120,6 +121,14 @@ class StateTable:
         if len(layers) == 1:
             del self._chains[group]
 
+    def snapshot_filter(self) -> Keep | None:
+        """Return what full snapshots taken now leave out, None for nothing."""
+        cleanup = self.cleanup
+        return cleanup.keep() if cleanup is not None and cleanup.full_snapshot else None
+
+    def swept(self, group: int, address: Any) -> None:
+        """Learn that a sweep removed an entry or a part of it."""
+
     def visible(self, group: int) -> dict[Any, Any]:
         """Return the present entries of a group; do not change the result."""
         return contents(self.groups[group])
@@ -127,3 +136,14 @@ class StateTable:
 
 def _position(layers: list[dict[Any, Any]], layer: dict[Any, Any]) -> int:
     return next((i for i, candidate in enumerate(layers) if candidate is layer), -1)
+
+
+def kept(kind: StateKind, stored: Any, keep: Keep) -> Any:
+    """Return what stays of a stored entry: itself, a smaller copy, or None."""
+    if kind is StateKind.LIST:
+        elements = [e for e in stored if keep(e)]
+        return stored if len(elements) == len(stored) else elements or None
+    if kind is StateKind.MAP:
+        entries = {k: v for k, v in stored.items() if keep(v)}
+        return stored if len(entries) == len(stored) else entries or None
+    return stored if keep(stored) else None

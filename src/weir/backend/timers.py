@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any
 
 from weir.backend.address import address_of, split_address
-from weir.backend.base import RESERVED_PREFIX, VOID, RestoreSource
+from weir.backend.base import (
+    RESERVED_PREFIX,
+    VOID,
+    KeyedPart,
+    RestoreSource,
+    SnapshotOutput,
+    Timer,
+)
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.restored import read_states
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
-from weir.snapshot import SnapshotWriter
 
 EVENT_TIMERS = RESERVED_PREFIX + "event"
 PROCESSING_TIMERS = RESERVED_PREFIX + "processing"
@@ -27,17 +33,11 @@ _LIMIT = 1 << 63
 _COMPACT_FROM = 64
 
 
-class Timer(NamedTuple):
-    """One timer that is due."""
-
-    timestamp: int
-    group: int
-    key: Any
-    namespace: Any
-
-
 class TimerQueue:
-    """The timers of one time domain; `name` is `EVENT_TIMERS` or `PROCESSING_TIMERS`."""
+    """The timers of one time domain, in memory; see `weir.backend.base.Timers`.
+
+    `name` is `EVENT_TIMERS` or `PROCESSING_TIMERS`.
+    """
 
     def __init__(
         self, name: str, key_type: Any, key_groups: KeyGroupRange, namespace_type: Any = None
@@ -135,12 +135,12 @@ class TimerQueue:
             msg = f"timers {self.name!r} are restored once, before any timer is registered"
             raise UsageError(msg)
         state = read_states(sources, self.key_groups, timers=True).get(self.name)
-        if state is None:
+        if state is None or not state.groups:
             return
         state.check(_KIND, self._format)
         decoded = {
-            group: self._format.decode(part.data, part.origin)
-            for group, part in state.groups.items()
+            group: [e for part in parts for e in self._format.decode(part.data, part.origin)]
+            for group, parts in state.groups.items()
         }
         for group in sorted(decoded):
             for address, timestamp in decoded[group]:
@@ -171,13 +171,14 @@ class TimerSnapshot:
         self._format = group_format
         self._groups = groups
 
-    def write(self, writer: SnapshotWriter) -> dict[str, Any]:
-        """Write the timers and return their part of the "keyed" footer; on any thread."""
+    def write(self, out: SnapshotOutput) -> KeyedPart:
+        """Write the timers into the checkpoint's own file; on any thread."""
         groups = {}
         for group, timers in self._groups.items():
             data = self._format.encode([t[1] for t in timers], [t[0] for t in timers])
-            groups[str(group)] = [*writer.section(data), len(timers)]
-        return {self._name: {"kind": _KIND, "type": self._format.describe(), "groups": groups}}
+            groups[str(group)] = [[*out.writer.section(data), len(timers), 0]]
+        entry = {"kind": _KIND, "type": self._format.describe(), "groups": groups}
+        return KeyedPart({self._name: entry})
 
     def release(self) -> None:
         """Drop the copies."""

@@ -1,0 +1,190 @@
+"""State files of a slot: written whole under names of their own, small ones kept as bytes."""
+
+from __future__ import annotations
+
+import io
+import logging
+import zlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from weir.backend.base import SharedFiles
+from weir.checkpoint.paths import SHARED_NAME, new_data_file, resolve, shared_dir
+from weir.errors import CorruptStateError, StorageError
+from weir.ids import JobId
+from weir.snapshot import FileFacts, FileHandle, SnapshotReader, SnapshotWriter
+from weir.storage.base import MissingFileError, Storage
+
+log = logging.getLogger("weir.slot")
+_CHUNK = 4 << 20
+
+
+class _Growing(io.RawIOBase):
+    """A stream that stays in memory until it is too big for that, then becomes a file."""
+
+    def __init__(self, open_file: Callable[[], BinaryIO], limit: int) -> None:
+        super().__init__()
+        self._open_file = open_file
+        self._limit = limit
+        self._memory = io.BytesIO()
+        self._file: BinaryIO | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if self._file is None and self._memory.tell() + len(data) > self._limit:
+            self._file = self._open_file()
+            self._file.write(self._memory.getvalue())
+        (self._memory if self._file is None else self._file).write(data)
+        return len(data)
+
+    def contents(self) -> bytes | None:
+        """Return all bytes, None when they went to a file."""
+        return self._memory.getvalue() if self._file is None else None
+
+
+@dataclass(frozen=True)
+class SlotFiles:
+    """Makes files for one slot of one attempt.
+
+    Files of up to `inline_bytes` are not written to the storage: their bytes travel in the handle.
+    """
+
+    storage: Storage
+    job_id: JobId
+    subtask: int
+    attempt: int
+    inline_bytes: int = 0
+    compress: bool = False
+
+    def write(
+        self, directory: str, prefix: str, fill: Callable[[SnapshotWriter], Any]
+    ) -> FileHandle:
+        """Make one snapshot file in a directory; `fill` writes it and returns the footer.
+
+        Either the whole file is durable when this returns, or nothing is visible.
+        """
+        name = new_data_file(self.subtask, self.attempt)
+        with ExitStack() as stack:
+            path = resolve(directory, name)
+            out = _Growing(
+                lambda: stack.enter_context(self.storage.open_write(path)), self.inline_bytes
+            )
+            writer = SnapshotWriter(out, compress=self.compress)  # type: ignore[arg-type]
+            facts: FileFacts = writer.finish(fill(writer))
+        return FileHandle(prefix + name, facts.size, facts.crc32, out.contents())
+
+    def shared(self, operator: str) -> OperatorFiles:
+        """Return where an operator's shared files go."""
+        return OperatorFiles(self, operator)
+
+
+class OperatorFiles:
+    """The shared files of one operator; see `weir.backend.base.SharedFiles`."""
+
+    def __init__(self, files: SlotFiles, operator: str) -> None:
+        """Make nothing yet."""
+        self._files = files
+        self._operator = operator
+        self._directory = shared_dir(files.job_id)
+
+    def write(self, fill: Callable[[SnapshotWriter], dict[str, Any]]) -> FileHandle:
+        """Make a snapshot file, durable on return; `fill` returns the "keyed" footer part."""
+
+        def whole(writer: SnapshotWriter) -> dict[str, Any]:
+            return {"operators": {self._operator: {"keyed": fill(writer), "operator": {}}}}
+
+        return self._files.write(self._directory, f"../{SHARED_NAME}/", whole)
+
+    def upload(self, local: Path) -> FileHandle:
+        """Copy a local file to the storage, durable on return."""
+        files = self._files
+        name = new_data_file(files.subtask, files.attempt)
+        size = checksum = 0
+        with (
+            local.open("rb") as source,
+            files.storage.open_write(f"{self._directory}/{name}") as out,
+        ):
+            while chunk := source.read(_CHUNK):
+                out.write(chunk)
+                size += len(chunk)
+                checksum = zlib.crc32(chunk, checksum)
+        return FileHandle(f"../{SHARED_NAME}/{name}", size, checksum)
+
+    def delete(self, handle: FileHandle) -> None:
+        """Delete a file that no checkpoint refers to; failures are logged."""
+        if handle.data is not None:
+            return
+        name = handle.path.rsplit("/", 1)[-1]
+        try:
+            self._files.storage.delete(f"{self._directory}/{name}")
+        except StorageError as error:
+            log.warning("clean-up failed: %s", error)
+
+
+class Recording:
+    """Shared files that remember what one checkpoint made."""
+
+    def __init__(self, inner: SharedFiles) -> None:
+        """Remember nothing yet."""
+        self._inner = inner
+        self.created: list[FileHandle] = []
+
+    def write(self, fill: Callable[[SnapshotWriter], dict[str, Any]]) -> FileHandle:
+        """Make a snapshot file."""
+        self.created.append(self._inner.write(fill))
+        return self.created[-1]
+
+    def upload(self, local: Path) -> FileHandle:
+        """Copy a local file."""
+        self.created.append(self._inner.upload(local))
+        return self.created[-1]
+
+    def delete(self, handle: FileHandle) -> None:
+        """Delete a file."""
+        self._inner.delete(handle)
+
+
+@dataclass(frozen=True)
+class StoredFiles:
+    """The files of a checkpoint, relative to its directory."""
+
+    storage: Storage
+    directory: str
+
+    def reader(self, handle: FileHandle) -> SnapshotReader:
+        """Open a snapshot file for reading by ranges."""
+        data = handle.data
+        if data is not None:
+            return SnapshotReader(lambda o, n: data[o : o + n], len(data), handle.path)
+        path = resolve(self.directory, handle.path)
+        return SnapshotReader(lambda o, n: self.storage.read_range(path, o, n), handle.size, path)
+
+    def download(self, handle: FileHandle, target: Path) -> None:
+        """Copy a file to a local path; a wrong size or checksum is a `CorruptStateError`."""
+        path = resolve(self.directory, handle.path)
+        size = checksum = 0
+        try:
+            with target.open("wb") as out:
+                while chunk := self._chunk(handle, path, size):
+                    out.write(chunk)
+                    size += len(chunk)
+                    checksum = zlib.crc32(chunk, checksum)
+        except MissingFileError as error:
+            msg = f"state file {path!r} is missing; restore another checkpoint"
+            raise CorruptStateError(msg) from error
+        if (size, checksum) != (handle.size, handle.crc32):
+            msg = (
+                f"state file {path!r} is corrupt: {size} bytes with checksum {checksum:08x}, "
+                f"expected {handle.size} with {handle.crc32:08x}; restore another checkpoint"
+            )
+            raise CorruptStateError(msg)
+
+    def _chunk(self, handle: FileHandle, path: str, offset: int) -> bytes:
+        if handle.data is not None:
+            return handle.data[offset : offset + _CHUNK]
+        return self.storage.read_range(path, offset, _CHUNK)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from weir.codec.codec import Codec, codec_for
@@ -46,27 +45,22 @@ class Compatibility(enum.Enum):
     """Every value is read by the stored type and becomes one of the declared type."""
 
 
-@dataclass(frozen=True)
 class Migration:
     """A `Codec` that reads bytes of the stored type and gives values of the declared type.
 
     What it encodes and describes is the declared type: nothing is ever written in the old form.
     """
 
-    kind: Compatibility
-    stored: Codec
-    declared: Codec
-    _convert: Convert | None = None
-
-    @property
-    def type_info(self) -> TypeInformation:
-        """The declared type."""
-        return self.declared.type_info
-
-    @property
-    def safe(self) -> bool:
-        """Tell whether decoding cannot run code: the stored type decides."""
-        return self.stored.safe
+    def __init__(
+        self, kind: Compatibility, stored: Codec, declared: Codec, convert: Convert | None = None
+    ) -> None:
+        """Keep both codecs and the change of a whole value, None when it stays what it is."""
+        self.kind = kind
+        self.type_info: TypeInformation = declared.type_info
+        self.safe: bool = stored.safe
+        self._stored = stored
+        self._declared = declared
+        self._convert = convert
 
     def decode(self, data: bytes | memoryview) -> Any:
         """Return the value in the declared type.
@@ -75,25 +69,25 @@ class Migration:
             CorruptStateError: the bytes are not a value of the stored type.
             IncompatibleStateError: an undeclared value does not fit the declared type.
         """
-        value = self.stored.decode(data)
+        value = self._stored.decode(data)
         return value if self._convert is None else self._convert(value)
 
     def decode_many(self, data: bytes | memoryview) -> list[Any]:
         """Return the list in the declared type; raises as `decode` does."""
-        values = self.stored.decode_many(data)
+        values = self._stored.decode_many(data)
         return values if self._convert is None else list(map(self._convert, values))
 
     def encode(self, value: Any) -> bytes:
         """Return the bytes of one value in the declared type."""
-        return self.declared.encode(value)
+        return self._declared.encode(value)
 
     def encode_many(self, values: Sequence[Any]) -> bytes:
         """Return the bytes of a whole list in the declared type."""
-        return self.declared.encode_many(values)
+        return self._declared.encode_many(values)
 
     def describe(self) -> dict[str, Any]:
         """Return the JSON description of the declared type."""
-        return self.declared.describe()
+        return self._declared.describe()
 
 
 class _Refused(Exception):

@@ -16,7 +16,8 @@ import msgspec
 
 from weir.backend.admission import holds_only_immutable
 from weir.backend.isolation import is_immutable
-from weir.codec import codec_for
+from weir.codec import Codec, codec_for
+from weir.codec.evolution import migration, require_same_key
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 from weir.snapshot import SnapshotReader, SnapshotWriter
 from weir.state.descriptor import ListStateDescriptor, MapStateDescriptor, StateDescriptor
@@ -77,23 +78,40 @@ class _Entry:
 
     def __init__(self, mode: Redistribution, descriptor: StateDescriptor) -> None:
         self.mode = mode
+        self._value_type = descriptor.value_type
         value = codec_for(descriptor.value_type)
         self.types: dict[str, Any] = {"value": value.describe()}
         self.immutable = holds_only_immutable(descriptor.value_type)
+        self._key: Codec | None = None
         self.handle: OperatorListState | OperatorBroadcastState
         if mode is Redistribution.BROADCAST:
-            key = codec_for(descriptor.key_type)
+            key = self._key = codec_for(descriptor.key_type)
             self.types["map_key"] = key.describe()
             self.immutable = self.immutable and holds_only_immutable(descriptor.key_type)
             self.handle = OperatorBroadcastState(descriptor)
             self.encode: Callable[[Any], bytes] = lambda e: _encode_pair(
                 (key.encode(e[0]), value.encode(e[1]))
             )
-            self.decode: Callable[[bytes], Any] = lambda data: _decode_entry(data, key, value)
         else:
             self.handle = OperatorListState(descriptor)
             self.encode = value.encode
-            self.decode = value.decode
+
+    def take(self, name: str, restored: _Restored) -> None:
+        """Fill the handle with restored elements, migrated where their type has changed.
+
+        Raises:
+            IncompatibleStateError: mode or types do not allow it; the handle stays empty.
+        """
+        _check_mode(name, restored, self, IncompatibleStateError)
+        subject = f"operator state {name!r}"
+        key = self._key
+        if key is not None:
+            require_same_key("map key", restored.types.get("map_key"), key, subject)
+        value = migration(restored.types["value"], self._value_type, subject=subject)
+        if key is None:
+            self.handle.fill([value.decode(e) for e in restored.elements])
+        else:
+            self.handle.fill([_decode_entry(e, key, value) for e in restored.elements])
 
     def freeze(self) -> list[Any]:
         elements = self.handle.elements()
@@ -103,7 +121,7 @@ class _Entry:
         return [e if is_immutable(e) else _Encoded(encode(e)) for e in elements]
 
 
-def _decode_entry(data: bytes, key: Any, value: Any) -> tuple[Any, Any]:
+def _decode_entry(data: bytes, key: Codec, value: Codec) -> tuple[Any, Any]:
     try:
         pair = _decode_pair(data)
     except msgspec.MsgspecError as e:
@@ -163,6 +181,7 @@ class OperatorStateStore:
         Raises:
             UsageError: states are registered already.
             CorruptStateError: a file is damaged; the store stays empty.
+            IncompatibleStateError: subtasks stored a state with different types.
         """
         if self._entries or self._restored:
             msg = "operator state is restored once, before any state is registered"
@@ -172,12 +191,7 @@ class OperatorStateStore:
             for name, part in source.states.items():
                 mode = Redistribution(part["mode"])
                 state = restored.setdefault(name, _Restored(mode, part["type"]))
-                if (state.mode, state.types) != (mode, part["type"]):
-                    msg = (
-                        f"operator state {name!r} in {source.reader.name!r} has another mode or "
-                        f"type than in its other files"
-                    )
-                    raise CorruptStateError(msg)
+                _check_files_agree(name, state, mode, part["type"], source.reader.name)
                 state.elements += source.reader.sections(part["elements"])
         self._restored = restored
 
@@ -192,12 +206,11 @@ class OperatorStateStore:
         new = _Entry(mode, descriptor)
         present = self._entries.get(name)
         if present is not None:
-            _check_same(name, present, new, UsageError)
+            _check_same(name, present, new)
             return present
         restored = self._restored.get(name)
         if restored is not None:
-            _check_same(name, restored, new, IncompatibleStateError)
-            new.handle.fill([new.decode(e) for e in restored.elements])
+            new.take(name, restored)
             del self._restored[name]
         self._entries[name] = new
         return new
@@ -246,7 +259,23 @@ def _bytes_of(state: _Entry | _Restored, element: Any) -> bytes:
     return state.encode(element)
 
 
-def _check_same(
+def _check_files_agree(
+    name: str, state: _Restored, mode: Redistribution, types: Any, origin: str
+) -> None:
+    if state.mode is not mode:
+        msg = f"operator state {name!r} in {origin!r} has another mode than in its other files"
+        raise CorruptStateError(msg)
+    if state.types != types:
+        # Some subtasks had migrated it when the checkpoint was taken, others had not asked for it.
+        msg = (
+            f"operator state {name!r} in {origin!r} has the type {types!r}, in other files "
+            f"{state.types!r}: restore an older checkpoint, and ask for the state in "
+            f"initialize_state or open, so that all subtasks change its type together"
+        )
+        raise IncompatibleStateError(msg)
+
+
+def _check_mode(
     name: str, present: _Entry | _Restored, wanted: _Entry, error: type[Exception]
 ) -> None:
     if present.mode is not wanted.mode:
@@ -255,9 +284,13 @@ def _check_same(
             f"be used with {wanted.mode.name}: use the same mode, or another name"
         )
         raise error(msg)
+
+
+def _check_same(name: str, present: _Entry, wanted: _Entry) -> None:
+    _check_mode(name, present, wanted, UsageError)
     if present.types != wanted.types:
         msg = (
             f"operator state {name!r} exists with type {present.types!r}, it cannot be used "
             f"with {wanted.types!r}: use the same type, or another name"
         )
-        raise error(msg)
+        raise UsageError(msg)

@@ -67,3 +67,10 @@ def test_undeclared_elements_must_fit_the_type_they_get() -> None:
     with pytest.raises(IncompatibleStateError, match=r"'bad'.*class builtins\.str"):
         again.get_list_state(ListStateDescriptor("bad", Types.LONG()))
     assert list(again.get_list_state(ListStateDescriptor("bad"))) == [1, "two"]
+
+
+def test_subtasks_that_did_not_migrate_together_are_refused_by_name() -> None:
+    ready, late = restored(stored()), restored(stored())
+    ready.get_union_list_state(ListStateDescriptor("union", NEW))
+    with pytest.raises(IncompatibleStateError, match=r"'union'.*ask for the state in"):
+        restored(written(ready), written(late))

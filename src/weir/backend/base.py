@@ -83,6 +83,9 @@ class StateCleanup(Protocol):
     def keep(self) -> Keep:
         """Return the filter as of now: what is returned later does not read the clock again."""
 
+    def now_ms(self) -> int:
+        """Return the timestamp for restored values that were stored without one."""
+
 
 class StateDeclaration(Protocol):
     """What a backend reads of a state descriptor.
@@ -264,7 +267,8 @@ class KeyedBackend(Protocol):
 
         Raises:
             UsageError: the name is in use with another kind or other types.
-            IncompatibleStateError: the restored state has another kind or other types.
+            IncompatibleStateError: the restored state has another kind or other key types, or
+                its values do not migrate to the declared type.
         """
 
     def timers(self, name: str) -> Timers:

@@ -6,12 +6,13 @@ as they came and go into every later snapshot unchanged, so that nothing is lost
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weir.backend.base import NATIVE_PREFIX, RESERVED_PREFIX, RestoreSource, StateLayer
 from weir.backend.delta import apply_delta, decode_delta
 from weir.backend.group_format import GroupFormat
+from weir.codec.evolution import Compatibility, migration, require_same_key
 from weir.errors import CorruptStateError, IncompatibleStateError
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotWriter
@@ -36,26 +37,36 @@ class RestoredState:
     types: dict[str, Any]
     groups: dict[int, list[EncodedGroup]] = field(default_factory=dict)
 
-    def check(self, kind: str, group_format: GroupFormat) -> None:
-        """Refuse a registration that cannot read the restored entries.
+    def reader_format(self, kind: str, declared: GroupFormat, now_ms: int = 0) -> GroupFormat:
+        """Return the format that reads the restored entries as values of the declared types.
+
+        `now_ms` is the timestamp of values that begin to expire with this declaration.
 
         Raises:
-            IncompatibleStateError: kind or types differ.
+            IncompatibleStateError: the kind or a key type differs, or the stored value type does
+                not migrate to the declared one.
         """
-        found, wanted = (self.kind, self.types), (kind, group_format.describe())
-        if found != wanted:
+        subject = f"state {self.name!r}"
+        if self.kind != kind:
             msg = (
-                f"state {self.name!r} was restored as {found[0]} of type {found[1]!r}, but the "
-                f"program declares {wanted[0]} of type {wanted[1]!r}: declare it as it was "
-                f"stored, or give the new state another name"
+                f"{subject} was stored as {self.kind} and is declared as {kind}: the kind of a "
+                f"state cannot change; declare it as it was stored, or give the new state "
+                f"another name"
             )
             raise IncompatibleStateError(msg)
+        require_same_key("key", self.types["key"], declared.key, subject)
+        require_same_key("namespace", self.types["namespace"], declared.namespace, subject)
+        if declared.map_key is not None:
+            require_same_key("map key", self.types["map_key"], declared.map_key, subject)
+        value = migration(self.types["value"], declared.value.type_info, now_ms, subject)
+        return declared if value.kind is Compatibility.AS_IS else replace(declared, value=value)
 
     def entries(self, group: int, group_format: GroupFormat) -> dict[Any, Any]:
-        """Decode a group's entries by address, all parts applied.
+        """Decode a group's entries by address with the `reader_format`, all parts applied.
 
         Raises:
             CorruptStateError: the bytes are not in the group format.
+            IncompatibleStateError: an undeclared value does not fit the type it gets.
         """
         entries: dict[Any, Any] = {}
         for part in self.groups[group]:
@@ -83,6 +94,7 @@ def read_states(
 
     Raises:
         CorruptStateError: a file is damaged, or two files hold the same key group.
+        IncompatibleStateError: subtasks stored a state with different types.
     """
     states: dict[str, RestoredState] = {}
     for source in sources:
@@ -124,13 +136,24 @@ def _read_layer(
 
 def _unite(states: dict[str, RestoredState], found: RestoredState) -> None:
     """Add what another old subtask stored of a state."""
-    state = states.setdefault(found.name, found)
-    if state is found:
+    state = states.get(found.name)
+    if state is None or not state.groups:
+        states[found.name] = found
+        return
+    if not found.groups:
         return
     origin = next((p.origin for parts in found.groups.values() for p in parts), "a file")
-    if (state.kind, state.types) != (found.kind, found.types):
-        msg = f"state {found.name!r} in {origin!r} has another kind or type than in its other files"
+    if state.kind != found.kind:
+        msg = f"state {found.name!r} in {origin!r} has another kind than in its other files"
         raise CorruptStateError(msg)
+    if state.types != found.types:
+        # Some subtasks had migrated it when the checkpoint was taken, others had not asked for it.
+        msg = (
+            f"state {found.name!r} in {origin!r} has the types {found.types!r}, in other files "
+            f"{state.types!r}: restore an older checkpoint, and ask for the state in open, so "
+            f"that all subtasks change its type together"
+        )
+        raise IncompatibleStateError(msg)
     if not state.groups.keys().isdisjoint(found.groups):
         msg = f"state {found.name!r} has key groups that are in {origin!r} and in another file"
         raise CorruptStateError(msg)

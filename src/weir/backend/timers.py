@@ -137,9 +137,9 @@ class TimerQueue:
         state = read_states(sources, self.key_groups, timers=True).get(self.name)
         if state is None or not state.groups:
             return
-        state.check(_KIND, self._format)
+        reader = state.reader_format(_KIND, self._format)
         decoded = {
-            group: [e for part in parts for e in self._format.decode(part.data, part.origin)]
+            group: [e for part in parts for e in reader.decode(part.data, part.origin)]
             for group, parts in state.groups.items()
         }
         for group in sorted(decoded):

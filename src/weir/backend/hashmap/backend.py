@@ -65,7 +65,8 @@ class HashMapBackend:
 
         Raises:
             UsageError: the name is in use with another kind or other types.
-            IncompatibleStateError: the restored state has another kind or other types.
+            IncompatibleStateError: the restored state has another kind or other key types, or
+                its values do not migrate to the declared type.
         """
         group_format = GroupFormat.of(
             declaration.kind, self._address, declaration.value_type, declaration.key_type
@@ -77,9 +78,10 @@ class HashMapBackend:
         table = StateTable(declaration, group_format, self.key_groups)
         restored = self._restored.get(name)
         if restored is not None:
-            restored.check(declaration.kind.name, group_format)
+            now_ms = 0 if declaration.cleanup is None else declaration.cleanup.now_ms()
+            reader = restored.reader_format(declaration.kind.name, group_format, now_ms)
             for group in restored.groups:
-                table.groups[group].update(restored.entries(group, group_format))
+                table.groups[group].update(restored.entries(group, reader))
             del self._restored[name]
         self._tables[name] = table
         self._handles[name] = handle_for(table, self.current, declaration)

@@ -8,7 +8,7 @@ Layout, byte by byte::
     9        …   sections         back to back, no padding
     F        n   footer           MessagePack map, see below
     F+n      4   footer length n  unsigned, little-endian
-    F+n+4    4   footer CRC-32    unsigned, little-endian
+    F+n+4    4   CRC-32           of the first 9 bytes and the footer; unsigned, little-endian
     F+n+8    7   magic            b"WEIRSNP"
 
 A section is addressed by `[offset, length, crc32]`; several small ones may be written at once.
@@ -92,7 +92,8 @@ class SnapshotWriter:
         self._size = 0
         self._crc = 0
         self._compress = compress
-        self._append(MAGIC + bytes([VERSION, _ZSTD if compress else _PLAIN]))
+        self._header = MAGIC + bytes([VERSION, _ZSTD if compress else _PLAIN])
+        self._append(self._header)
 
     def section(self, data: bytes) -> Section:
         """Append one section."""
@@ -117,7 +118,7 @@ class SnapshotWriter:
         data = msgspec.msgpack.encode(footer)
         self._append(data)
         self._append(len(data).to_bytes(4, "little"))
-        self._append(zlib.crc32(data).to_bytes(4, "little"))
+        self._append(zlib.crc32(self._header + data).to_bytes(4, "little"))
         self._append(MAGIC)
         return FileFacts(self._size, self._crc)
 
@@ -166,8 +167,8 @@ class SnapshotReader:
         if self._footer_offset < _HEADER_LENGTH:
             self._refuse(f"its footer claims {length} bytes of a file of {size}")
         data = self._read(self._footer_offset, length)
-        if zlib.crc32(data) != int.from_bytes(trailer[4:8], "little"):
-            self._refuse("the checksum of its footer is wrong")
+        if zlib.crc32(header + data) != int.from_bytes(trailer[4:8], "little"):
+            self._refuse("the checksum of its header and footer is wrong")
         try:
             self.footer = _decode_footer(data)
         except msgspec.MsgspecError as e:

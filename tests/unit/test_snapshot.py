@@ -55,13 +55,13 @@ def test_the_layout_is_the_documented_one() -> None:
     assert writer.section(b"abc") == Section(9, 3, zlib.crc32(b"abc"))
     writer.finish({})
     footer = b"\x80"
+    header = MAGIC + bytes([VERSION, 0])
     assert out.getvalue() == (
-        MAGIC
-        + bytes([VERSION, 0])
+        header
         + b"abc"
         + footer
         + (1).to_bytes(4, "little")
-        + zlib.crc32(footer).to_bytes(4, "little")
+        + zlib.crc32(header + footer).to_bytes(4, "little")
         + MAGIC
     )
 
@@ -109,7 +109,7 @@ def test_an_operator_without_state_has_empty_parts() -> None:
 def test_every_flipped_bit_is_detected_before_use() -> None:
     data, _ = written()
     rng = random.Random(SEED)
-    regions = list(range(8)) + list(range(len(data) - 15, len(data)))
+    regions = list(range(9)) + list(range(len(data) - 15, len(data)))
     places = regions + [rng.randrange(len(data)) for _ in range(400)]
     for place in places:
         altered = bytearray(data)

@@ -1,6 +1,6 @@
 """From a URI, as users write it in settings and commands, to a storage.
 
-A plain path means the local file system. Further file systems plug in here, behind the same
+A plain path means the local file system. Every other file system plugs in here, behind the same
 protocol.
 """
 
@@ -12,13 +12,20 @@ from weir.errors import UsageError
 from weir.storage.base import Storage
 from weir.storage.local import LocalStorage
 from weir.storage.memory import MemoryStorage
+from weir.storage.object_client import OBJECT_SCHEMES, parse_location
+from weir.storage.objectstore import ObjectStorage
+from weir.storage.options import StorageOptions
+from weir.storage.webhdfs import HDFS_SCHEMES, WebHdfsStorage
 
 
-def open_storage(uri: str) -> Storage:
+def open_storage(uri: str, options: StorageOptions | None = None) -> Storage:
     """Open the storage whose root is at a URI; nothing is created before the first write.
 
+    Options that are not given come from the environment of this process.
+
     Raises:
-        UsageError: the scheme is not supported, or the URI names another host.
+        UsageError: the scheme is not supported, its library is missing, or the URI names another
+            host.
     """
     scheme, separator, rest = uri.partition("://")
     if not separator:
@@ -31,9 +38,13 @@ def open_storage(uri: str) -> Storage:
             msg = f"{uri!r} names the host {parts.netloc!r}; write file:///path with three slashes"
             raise UsageError(msg)
         return LocalStorage(_local_path(unquote(parts.path)))
+    if scheme in OBJECT_SCHEMES:
+        return ObjectStorage(parse_location(uri), options)
+    if scheme in HDFS_SCHEMES:
+        return WebHdfsStorage(uri, options)
     msg = (
-        f"storage scheme {scheme!r} of {uri!r} is not supported: use a plain path, "
-        "file:///path on a file system that all hosts share, or memory://name"
+        f"storage scheme {scheme!r} of {uri!r} is not supported: use a plain path or file:///path "
+        "on a file system that all hosts share, s3://, gs://, abfss://, hdfs://, or memory://name"
     )
     raise UsageError(msg)
 

@@ -29,7 +29,7 @@ def test_nameless_memory_storages_share_nothing() -> None:
     assert not MemoryStorage().exists("f")
 
 
-@pytest.mark.parametrize("uri", ["s3://bucket/x", "hdfs://host:9000/x", "ftp://x"])
+@pytest.mark.parametrize("uri", ["ftp://x", "S3://bucket/x"])
 def test_other_schemes_are_refused_by_name(uri: str) -> None:
     with pytest.raises(UsageError, match=rf"'{uri.split(':')[0]}'.*memory://name"):
         open_storage(uri)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from weir.codec.stamped import StampedTypeInfo
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
 
@@ -41,6 +42,8 @@ def exact_class(type_info: Any) -> type | None:
 
 def holds_only_immutable(type_info: Any) -> bool:
     """Tell whether the declared type guarantees that its values cannot change."""
+    if isinstance(type_info, StampedTypeInfo):
+        type_info = type_info.value_type
     return type_info is not None and (type_info in INT_BOUNDS or type_info in _EXACT)
 
 
@@ -52,6 +55,8 @@ def admission(state_name: str, type_info: Any) -> Admit:
     """
     if is_undeclared(type_info):
         return _anything
+    if isinstance(type_info, StampedTypeInfo):
+        return _stamped(state_name, type_info.value_type)
     checked = _by_type(state_name, type_info)
     bounds = INT_BOUNDS.get(type_info)
     if bounds is not None:
@@ -62,6 +67,26 @@ def admission(state_name: str, type_info: Any) -> Admit:
 
 def _anything(value: Any) -> Any:
     return value
+
+
+def _stamped(state_name: str, value_type: Any) -> Admit:
+    """Check the value of a (value, timestamp) pair, with one call for the common types."""
+    if is_undeclared(value_type):
+        return _anything
+    inner = admission(state_name, value_type)
+    low, high = INT_BOUNDS.get(value_type, (1, 0))
+    exact = exact_class(value_type)
+
+    def admit(pair: Any) -> Any:
+        if pair is None:
+            return None
+        value = pair[0]
+        if value.__class__ is exact or (value.__class__ is int and low <= value <= high):
+            return pair
+        admitted = inner(value)
+        return pair if admitted is value else (admitted, pair[1])
+
+    return admit
 
 
 def _by_type(state_name: str, type_info: Any) -> Admit:

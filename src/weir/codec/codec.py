@@ -16,6 +16,7 @@ import msgspec
 
 from weir.codec import pickled
 from weir.codec.plan import Plan, nullable_wire, plan_for
+from weir.codec.stamped import StampedCodec, StampedTypeInfo
 from weir.common._check import refuse
 from weir.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from weir.errors import CorruptStateError, UsageError
@@ -57,6 +58,8 @@ def codec_for(type_info: TypeInformation | None) -> Codec:
     """Return the codec of a declared type; None means any Python object, pickled."""
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         return PickledCodec()
+    if isinstance(type_info, StampedTypeInfo):
+        return StampedCodec(type_info, codec_for(type_info.value_type))
     return TypedCodec(type_info)
 
 

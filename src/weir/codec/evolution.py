@@ -14,20 +14,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weir.codec.codec import Codec, codec_for
+from weir.codec.stamped import STAMPED, StampedTypeInfo, stored_type
 from weir.common.typeinfo import (
     MapTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
     Types,
-    type_from_json,
 )
 from weir.common.types import row_class
 from weir.errors import IncompatibleStateError, UsageError
 
 Convert = Callable[[Any], Any]
 
-_STAMPED = "STAMPED"
 _INTEGERS = ("BYTE", "SHORT", "INT", "LONG", "BIG_INT")
 # Python's int and float hold every value of the wider type too: nothing is converted.
 _SAME_VALUE = {(a, b) for i, a in enumerate(_INTEGERS) for b in _INTEGERS[i + 1 :]}
@@ -112,7 +111,7 @@ def migration(
     new = codec_for(declared)
     if stored == new.describe():
         return Migration(Compatibility.AS_IS, new, new)
-    old = codec_for(_type_of(stored))
+    old = codec_for(stored_type(stored))
     try:
         convert = _outer_convert(old.type_info, new.type_info, now_ms, subject)
     except _Refused as error:
@@ -131,7 +130,7 @@ def require_same_key(what: str, stored: Any, declared: Codec, subject: str) -> N
         IncompatibleStateError: the types differ in anything.
     """
     if stored != declared.describe():
-        found = repr(_type_of(stored)) if isinstance(stored, dict) else repr(stored)
+        found = repr(stored_type(stored)) if isinstance(stored, dict) else repr(stored)
         msg = (
             f"{subject} was stored with a {what} of {found}, but the program has "
             f"{declared.type_info!r}: key types cannot change; use the stored type, or give the "
@@ -140,22 +139,16 @@ def require_same_key(what: str, stored: Any, declared: Codec, subject: str) -> N
         raise IncompatibleStateError(msg)
 
 
-def _type_of(description: dict[str, Any]) -> TypeInformation:
-    return type_from_json(description)
-
-
 def _inside(stamped: TypeInformation) -> TypeInformation:
-    return type_from_json(stamped.to_json()["value"])
+    return stamped.value_type if isinstance(stamped, StampedTypeInfo) else stamped
 
 
 def _outer_convert(
     old: TypeInformation, new: TypeInformation, now_ms: int, subject: str
 ) -> Convert | None:
     """Compile the change of a whole value, TTL included."""
-    was, is_ = old.kind == _STAMPED, new.kind == _STAMPED
-    inner = _nullable(
-        _convert(_inside(old) if was else old, _inside(new) if is_ else new, "", subject)
-    )
+    was, is_ = old.kind == STAMPED, new.kind == STAMPED
+    inner = _nullable(_convert(_inside(old), _inside(new), "", subject))
     same: Convert = lambda value: value  # noqa: E731 - the identity
     change = inner or same
     if was and is_:

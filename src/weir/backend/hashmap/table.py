@@ -54,10 +54,7 @@ class StateTable:
         self.cleanup = declaration.cleanup
         self.groups: list[dict[Any, Any]] = [_FOREIGN] * key_groups.start
         self.groups += [{} for _ in key_groups]
-        self._shareable = declaration.kind in (
-            StateKind.LIST,
-            StateKind.MAP,
-        ) and holds_only_immutable(declaration.value_type)
+        self._shareable = holds_only_immutable(declaration.value_type)
         self._chains: dict[int, _Chain] = {}
         # Held by the writing thread while it collects a group's entries and by the backend's
         # thread while it merges layers that another snapshot may be reading through.

@@ -19,7 +19,8 @@ compressed contents; checksums are over what is stored. The footer names every s
         "keyed":    {state_name: {"kind": …, "type": {…}, "groups": {str(key_group):
                                   [[offset, length, crc32, count, delta], …]}}},
         "operator": {state_name: {"mode": "SPLIT" | "UNION" | "BROADCAST", "type": {…},
-                                  "elements": [[offset, length, crc32], …]}}}}}
+                                  "elements": [[offset, length, crc32], …]}},
+        "raw_keyed": {"groups": {str(key_group): [offset, length, crc32]}}}}}
 
 A key group is a list of parts to apply in order: `delta` is 0 for all entries of the group, which
 replace what came before, and 1 for changes to it. State may be spread over several files; see

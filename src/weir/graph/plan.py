@@ -17,7 +17,15 @@ from weir.ids import OperatorId, operator_id
 from weir.keygroup import MAX_PARALLELISM_BOUND, default_max_parallelism
 
 _SOURCE_SIDE = frozenset({"map", "flat_map", "filter", "project", "timestamps"})
-_RESIDENT_METHODS = ("open", "close", "snapshot_state", "initialize_state", "restore_state")
+_RESIDENT_METHODS = (
+    "open",
+    "close",
+    "snapshot_state",
+    "initialize_state",
+    "restore_state",
+    "notify_checkpoint_complete",
+    "notify_checkpoint_aborted",
+)
 
 
 @dataclass

@@ -6,13 +6,15 @@ in Flink.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, BinaryIO
 
 from weir.backend.base import KeyedBackend, Timers
 from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
+from weir.keygroup import KeyGroupRange
 from weir.runtime.operator import TaskFacts
 from weir.state.operator_state import OperatorStateStore
+from weir.state.raw import NO_RAW_INPUTS, RawInputs, RawKeyedOutput, RawOperatorOutput
 
 
 class MetricGroup:
@@ -163,9 +165,14 @@ class InitializationContext:
     """Given to `initialize_state`: is this a restore, and where is state kept."""
 
     def __init__(
-        self, restored: int | None, operator_store: OperatorStateStore, keyed: KeyedStateStore
+        self,
+        restored: int | None,
+        operator_store: OperatorStateStore,
+        keyed: KeyedStateStore,
+        raw: RawInputs = NO_RAW_INPUTS,
     ) -> None:
-        """Bind the stores."""
+        """Bind the stores, and what was restored of raw state."""
+        self._raw = raw
         self._restored = restored
         self._operator_store = operator_store
         self._keyed = keyed
@@ -186,14 +193,27 @@ class InitializationContext:
         """Return the store of keyed state; it raises on a stream without keys."""
         return self._keyed
 
+    def get_raw_keyed_state_inputs(self) -> list[tuple[int, BinaryIO]]:
+        """Return (key group, stream) for all key groups of this subtask with raw state."""
+        return self._raw.keyed_streams()
+
+    def get_raw_operator_state_inputs(self) -> list[BinaryIO]:
+        """Return a stream for each partition of raw operator state that this subtask got."""
+        return self._raw.operator_streams()
+
 
 class SnapshotContext:
     """Given to `snapshot_state`."""
 
-    def __init__(self, checkpoint_id: int, timestamp_ms: int) -> None:
-        """Hold id and trigger time."""
+    def __init__(
+        self, checkpoint_id: int, timestamp_ms: int, key_groups: KeyGroupRange | None = None
+    ) -> None:
+        """Hold id and trigger time; an operator without keys has no key groups."""
         self._checkpoint_id = checkpoint_id
         self._timestamp_ms = timestamp_ms
+        self._key_groups = key_groups
+        self._keyed: RawKeyedOutput | None = None
+        self._operator: RawOperatorOutput | None = None
 
     def get_checkpoint_id(self) -> int:
         """Return the checkpoint's id."""
@@ -202,6 +222,37 @@ class SnapshotContext:
     def get_checkpoint_timestamp(self) -> int:
         """Return when the checkpoint was triggered."""
         return self._timestamp_ms
+
+    def get_raw_keyed_operator_state_output(self) -> RawKeyedOutput:
+        """Return where raw state of key groups goes; the same output for every call.
+
+        Raises:
+            UsageError: the stream has no keys.
+        """
+        if self._keyed is None:
+            if self._key_groups is None:
+                msg = "raw keyed state needs a keyed stream: call key_by() before this function"
+                raise UsageError(msg)
+            self._keyed = RawKeyedOutput(self._key_groups)
+        return self._keyed
+
+    def get_raw_operator_state_output(self) -> RawOperatorOutput:
+        """Return where raw state of the subtask goes; the same output for every call."""
+        if self._operator is None:
+            self._operator = RawOperatorOutput()
+        return self._operator
+
+    def finish(self) -> tuple[dict[int, bytes], list[bytes]]:
+        """Close the outputs; return the raw state by key group, and the partitions."""
+        groups: dict[int, bytes] = {}
+        partitions: list[bytes] = []
+        if self._keyed is not None:
+            self._keyed.close()
+            groups = self._keyed.groups()
+        if self._operator is not None:
+            self._operator.close()
+            partitions = self._operator.partitions()
+        return groups, partitions
 
 
 class TimerService:

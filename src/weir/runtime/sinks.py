@@ -15,6 +15,7 @@ from weir.backend.base import SnapshotKind
 from weir.connector.function_sink import InvokeContext
 from weir.connector.sink import SinkWriter, WriterContext
 from weir.graph.plan import OperatorNode
+from weir.runtime.context import SnapshotContext
 from weir.runtime.frame import Chunk
 from weir.runtime.operator import TaskFacts
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
@@ -92,7 +93,7 @@ class SinkOperator(StatefulOperator):
         self._state.update(entries)
         return super().snapshot(checkpoint_id, timestamp_ms, kind)
 
-    def _snapshot_hooks(self, checkpoint_id: int, timestamp_ms: int) -> None:
+    def _snapshot_hooks(self, context: SnapshotContext) -> None:
         """A sink object has no user hooks."""
 
     def notify_complete(self, checkpoint_id: int) -> None:

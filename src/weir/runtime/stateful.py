@@ -6,7 +6,7 @@ The order of calls is Flink's: restore, `initialize_state`, `open`, records, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weir.backend.base import (
@@ -41,6 +41,13 @@ from weir.state.operator_state import (
     OperatorStateSnapshot,
     OperatorStateStore,
 )
+from weir.state.raw import (
+    NO_RAW_INPUTS,
+    RawInputs,
+    RawKeyedSource,
+    read_raw_keyed,
+    write_raw_keyed,
+)
 
 LIST_CHECKPOINTED = "_list_checkpointed"
 
@@ -54,8 +61,10 @@ class OperatorSnapshot:
         key_groups: KeyGroupRange | None,
         keyed: KeyedSnapshot | None,
         operator: OperatorStateSnapshot,
+        raw_keyed: Mapping[int, bytes],
     ) -> None:
         """Take what the sync phase froze."""
+        self._raw_keyed = raw_keyed
         self.node = node
         self.key_groups = key_groups
         self._keyed = keyed
@@ -68,7 +77,10 @@ class OperatorSnapshot:
         keyed = KeyedPart({})
         if self._keyed is not None:
             keyed = self._keyed.write(SnapshotOutput(writer, shared))
-        return {"keyed": keyed.states, "operator": self._operator.write(writer)}, keyed
+        footer = {"keyed": keyed.states, "operator": self._operator.write(writer)}
+        if self._raw_keyed:
+            footer["raw_keyed"] = write_raw_keyed(self._raw_keyed, writer)
+        return footer, keyed
 
     def release(self) -> None:
         """Give frozen state back to the backend, on the subtask's thread."""
@@ -94,18 +106,23 @@ class StatefulOperator(Operator):
         self.operator_store = OperatorStateStore()
         self.runtime_context = RuntimeContext(node, facts, self.backend)
         self.restored_checkpoint: int | None = None
+        self._raw_inputs = NO_RAW_INPUTS
 
     def restore(
         self,
         checkpoint_id: int,
         keyed: list[RestoreSource],
         operator: list[OperatorRestoreSource],
+        raw_keyed: Sequence[RawKeyedSource] = (),
     ) -> None:
         """Fill state from a checkpoint; called before `open`."""
         self.restored_checkpoint = checkpoint_id
         if self.backend is not None:
             self.backend.restore(keyed)
         self.operator_store.restore(operator)
+        self._raw_inputs = RawInputs(
+            read_raw_keyed(raw_keyed), self.operator_store.take_raw_partitions()
+        )
 
     def open(self) -> None:
         """Run the user's hooks: `initialize_state`, then `open`."""
@@ -116,9 +133,12 @@ class StatefulOperator(Operator):
 
     def _initialize_state(self) -> None:
         function = self.function
+        raw, self._raw_inputs = self._raw_inputs, NO_RAW_INPUTS
         if hasattr(function, "initialize_state"):
             keyed = KeyedStateStore(self.node, self.facts, self.backend)
-            context = InitializationContext(self.restored_checkpoint, self.operator_store, keyed)
+            context = InitializationContext(
+                self.restored_checkpoint, self.operator_store, keyed, raw
+            )
             self._call(function.initialize_state, context)
         elif hasattr(function, "restore_state") and hasattr(function, "snapshot_state"):
             state = self.operator_store.get_list_state(ListStateDescriptor(LIST_CHECKPOINTED, None))
@@ -129,24 +149,26 @@ class StatefulOperator(Operator):
         self, checkpoint_id: int, timestamp_ms: int, kind: SnapshotKind
     ) -> OperatorSnapshot:
         """Freeze everything (sync phase): cost does not grow with the number of keys."""
-        self._snapshot_hooks(checkpoint_id, timestamp_ms)
-        keyed = None if self.backend is None else self.backend.snapshot(checkpoint_id, kind)
         groups = None if self.backend is None else self.key_groups
-        return OperatorSnapshot(
-            self.node, groups, keyed, self.operator_store.snapshot(checkpoint_id)
-        )
+        context = SnapshotContext(checkpoint_id, timestamp_ms, groups)
+        self._snapshot_hooks(context)
+        raw_keyed, partitions = context.finish()
+        keyed = None if self.backend is None else self.backend.snapshot(checkpoint_id, kind)
+        operator = self.operator_store.snapshot(checkpoint_id, partitions)
+        return OperatorSnapshot(self.node, groups, keyed, operator, raw_keyed)
 
-    def _snapshot_hooks(self, checkpoint_id: int, timestamp_ms: int) -> None:
+    def _snapshot_hooks(self, context: SnapshotContext) -> None:
         function = self.function
         hook = getattr(function, "snapshot_state", None)
         if hook is None:
             return
         self.clear_key()
         if hasattr(function, "initialize_state"):
-            self._call(hook, SnapshotContext(checkpoint_id, timestamp_ms))
+            self._call(hook, context)
         elif hasattr(function, "restore_state"):
             state = self.operator_store.get_list_state(ListStateDescriptor(LIST_CHECKPOINTED, None))
-            elements = self._call(hook, checkpoint_id, timestamp_ms)
+            checkpoint_id = context.get_checkpoint_id()
+            elements = self._call(hook, checkpoint_id, context.get_checkpoint_timestamp())
             state.update([] if elements is None else list(elements))
 
     def notify_complete(self, checkpoint_id: int) -> None:

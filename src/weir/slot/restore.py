@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from weir.backend.base import RestoreSource, StateLayer
@@ -10,9 +11,10 @@ from weir.keygroup import KeyGroupRange
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.subtask import Subtask
 from weir.slot.files import StoredFiles
-from weir.slot.messages import Assignment, OperatorRestore
+from weir.slot.messages import Assignment, KeyedSource, OperatorRestore
 from weir.snapshot import FileHandle, SnapshotReader
 from weir.state.operator_state import OperatorRestoreSource
+from weir.state.raw import RawKeyedSource
 from weir.storage.base import Storage
 from weir.storage.uri import open_storage
 
@@ -57,7 +59,8 @@ def restore_subtask(
                 for source in part.keyed
             ]
             elements = [_elements(reader(h), part.operator, wanted) for h, wanted in part.elements]
-            op.restore(assignment.checkpoint_id, keyed, elements)
+            raw = [_raw(reader, part.operator, source) for source in part.keyed]
+            op.restore(assignment.checkpoint_id, keyed, elements, raw)
 
 
 def _footer(reader: SnapshotReader, operator: str) -> dict[str, Any]:
@@ -67,6 +70,15 @@ def _footer(reader: SnapshotReader, operator: str) -> dict[str, Any]:
         raise CorruptStateError(msg)
     found: dict[str, Any] = part
     return found
+
+
+def _raw(
+    reader: Callable[[FileHandle], SnapshotReader], operator: str, source: KeyedSource
+) -> RawKeyedSource:
+    # Raw state is written anew for every checkpoint, so only its own file has any.
+    own = reader(source.files[-1])
+    part = _footer(own, operator).get("raw_keyed", {})
+    return RawKeyedSource(own, part, KeyGroupRange(source.start, source.end))
 
 
 def _elements(

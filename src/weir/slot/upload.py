@@ -10,6 +10,7 @@ from weir.runtime.stateful import OperatorSnapshot
 from weir.slot.files import Recording, SlotFiles
 from weir.slot.messages import OperatorPart
 from weir.snapshot import FileHandle, SnapshotWriter
+from weir.state.raw import RAW_KEYED
 
 
 class Upload:
@@ -61,7 +62,7 @@ def _part(snapshot: OperatorSnapshot, footer: dict[str, Any], keyed: KeyedPart) 
     return OperatorPart(
         operator=snapshot.node.id,
         keyed_range=None if groups is None else (groups.start, groups.end),
-        keyed_states=sorted(footer["keyed"]),
+        keyed_states=sorted(footer["keyed"]) + [RAW_KEYED] * ("raw_keyed" in footer),
         operator_states={
             name: (state["mode"], len(state["elements"]))
             for name, state in footer["operator"].items()

@@ -8,7 +8,7 @@ one entry of the map (MessagePack `[key bytes, value bytes]`). Always in memory.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,8 @@ from weir.state.operator_handles import (
     ReadOnlyBroadcastView,
 )
 
+RAW_OPERATOR = "_raw_operator"
+"""The name under which raw operator state is stored: one element per partition."""
 _encode_pair = msgspec.msgpack.encode
 _decode_pair = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
 
@@ -137,6 +139,7 @@ class OperatorStateStore:
         """Make an empty store."""
         self._entries: dict[str, _Entry] = {}
         self._restored: dict[str, _Restored] = {}
+        self._raw: tuple[bytes, ...] = ()
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return a list whose elements are split among the subtasks on rescaling."""
@@ -167,12 +170,23 @@ class OperatorStateStore:
         """Return the names of the broadcast states."""
         return self._names(broadcast=True)
 
-    def snapshot(self, checkpoint_id: int) -> OperatorStateSnapshot:
-        """Copy all lists and maps; elements that could change are encoded at once."""
+    def take_raw_partitions(self) -> tuple[bytes, ...]:
+        """Return the restored partitions of raw state, and forget them."""
+        raw, self._raw = self._raw, ()
+        return raw
+
+    def snapshot(self, checkpoint_id: int, raw: Sequence[bytes] = ()) -> OperatorStateSnapshot:
+        """Copy all lists and maps; elements that could change are encoded at once.
+
+        `raw` are the partitions of raw state, which the store only passes on.
+        """
         frozen: list[tuple[str, _Entry | _Restored, list[Any]]] = [
             (name, entry, entry.freeze()) for name, entry in self._entries.items()
         ]
         frozen += [(name, r, [_Encoded(e) for e in r.elements]) for name, r in self._rest()]
+        if raw:
+            written = _Restored(Redistribution.SPLIT, {})
+            frozen.append((RAW_OPERATOR, written, [_Encoded(p) for p in raw]))
         return OperatorStateSnapshot(checkpoint_id, frozen)
 
     def restore(self, sources: list[OperatorRestoreSource]) -> None:
@@ -193,6 +207,8 @@ class OperatorStateStore:
                 state = restored.setdefault(name, _Restored(mode, part["type"]))
                 _check_files_agree(name, state, mode, part["type"], source.reader.name)
                 state.elements += source.reader.sections(part["elements"])
+        raw = restored.pop(RAW_OPERATOR, None)
+        self._raw = () if raw is None else tuple(raw.elements)
         self._restored = restored
 
     def _list(self, descriptor: ListStateDescriptor, mode: Redistribution) -> ListState[Any]:
@@ -203,6 +219,9 @@ class OperatorStateStore:
 
     def _register(self, descriptor: StateDescriptor, mode: Redistribution) -> _Entry:
         name = descriptor.name
+        if name == RAW_OPERATOR:
+            msg = f"the name {name!r} is reserved for raw operator state: use another name"
+            raise UsageError(msg)
         new = _Entry(mode, descriptor)
         present = self._entries.get(name)
         if present is not None:
@@ -280,8 +299,9 @@ def _check_mode(
 ) -> None:
     if present.mode is not wanted.mode:
         msg = (
-            f"operator state {name!r} exists with redistribution {present.mode.name}, it cannot "
-            f"be used with {wanted.mode.name}: use the same mode, or another name"
+            f"Incompatible state assignment modes: operator state {name!r} exists with "
+            f"{present.mode.name}, it cannot be used with {wanted.mode.name}; use the same mode, "
+            f"or another name"
         )
         raise error(msg)
 

@@ -8,11 +8,11 @@ never in a plan.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from weir.checkpoint import paths
-from weir.checkpoint.metadata import CheckpointMetadata, Kind
+from weir.checkpoint.metadata import Kind
 from weir.checkpoint.settings import Retention
 from weir.storage.base import Storage
 
@@ -68,25 +68,6 @@ def plan_job_end(
     """Return the checkpoints to delete now that the job has ended."""
     discarded = (ref for ref in completed if is_discarded(ref.kind, retention, end))
     return tuple(sorted(discarded, key=lambda ref: ref.checkpoint_id))
-
-
-def plan_shared_release(
-    deleted: Iterable[CheckpointMetadata],
-    kept: Iterable[CheckpointMetadata],
-    in_use: Collection[str] = (),
-) -> tuple[str, ...]:
-    """Return the shared files, relative to the checkpoint directory, that nobody needs any more.
-
-    `in_use` are files that checkpoints under way refer to.
-    """
-    needed = {file.path for metadata in kept for file in metadata.files} | set(in_use)
-    candidates = {
-        file.path
-        for metadata in deleted
-        for file in metadata.files
-        if file.path.startswith(f"../{paths.SHARED_NAME}/")
-    }
-    return tuple(sorted(candidates - needed))
 
 
 def apply_deletion(storage: Storage, directory: str) -> None:

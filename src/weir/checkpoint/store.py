@@ -79,11 +79,16 @@ def load_checkpoint(storage: Storage, path: str) -> CheckpointMetadata:
 def verify_files(storage: Storage, directory: str, metadata: CheckpointMetadata) -> list[str]:
     """Return what is wrong with the files of a checkpoint, one sentence each; empty when sound.
 
-    Reads every file from beginning to end.
+    Reads every file from beginning to end, once, however many subtasks use it.
     """
     problems = []
+    seen: set[tuple[str, int, int, bool]] = set()
     for record in metadata.files:
-        problem = _problem(storage, paths.resolve(directory, record.path), record)
+        facts = (record.path, record.size, record.crc32, record.data is None)
+        if record.data is None and facts in seen:
+            continue
+        seen.add(facts)
+        problem = _problem(storage, directory, record)
         if problem is not None:
             problems.append(problem)
     return problems
@@ -104,7 +109,7 @@ def list_completed(storage: Storage, job_dir: str) -> list[StoredCheckpoint]:
     )
     found = []
     for checkpoint_id in ids:
-        directory = f"{job_dir}/chk-{checkpoint_id}"
+        directory = f"{job_dir}/chk-{checkpoint_id}" if job_dir else f"chk-{checkpoint_id}"
         metadata = _load_valid(storage, directory)
         if metadata is not None:
             found.append(StoredCheckpoint(directory, metadata))
@@ -119,11 +124,13 @@ def _load_valid(storage: Storage, directory: str) -> CheckpointMetadata | None:
         return None
 
 
-def _problem(storage: Storage, path: str, record: FileRecord) -> str | None:
-    name = _name(storage, path)
+def _problem(storage: Storage, directory: str, record: FileRecord) -> str | None:
     if record.data is not None:
         sound = (len(record.data), zlib.crc32(record.data)) == (record.size, record.crc32)
-        return None if sound else f"{name!r}, kept in the metadata, is not what was written"
+        inside = _name(storage, paths.metadata_path(directory))
+        return None if sound else f"{record.path!r}, kept in {inside!r}, is not what was written"
+    path = paths.resolve(directory, record.path)
+    name = _name(storage, path)
     try:
         size = storage.size(path)
         if size != record.size:

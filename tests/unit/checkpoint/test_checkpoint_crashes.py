@@ -15,9 +15,9 @@ from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
 from weir.checkpoint.retention import (
     CheckpointRef,
     apply_deletion,
-    plan_shared_release,
     plan_subsumption,
 )
+from weir.checkpoint.shared import SharedRegistry, shared_files
 from weir.checkpoint.store import list_completed, verify_files, write_metadata
 from weir.storage import MemoryStorage, Storage
 from weir.testing.faulty_storage import CrashMoment, FaultPlan, FaultyStorage, SimulatedCrash
@@ -46,15 +46,18 @@ def take(storage: Storage, number: int) -> CheckpointMetadata:
 
 def run(storage: Storage, done: list[int]) -> None:
     """Take checkpoints, deleting what each replaces."""
-    kept: dict[CheckpointRef, CheckpointMetadata] = {}
+    kept: list[CheckpointRef] = []
+    registry = SharedRegistry()
     for number in range(1, CHECKPOINTS + 1):
-        kept[CheckpointRef(number, f"job/chk-{number}")] = take(storage, number)
+        ref = CheckpointRef(number, f"job/chk-{number}")
+        registry.complete(number, shared_files(ref.directory, take(storage, number)))
+        kept.append(ref)
         done.append(number)
-        for ref in plan_subsumption(kept, 1):
-            gone = kept.pop(ref)
-            apply_deletion(storage, ref.directory)
-            for file in plan_shared_release([gone], kept.values()):
-                storage.delete("job/" + file.removeprefix("../"))
+        for gone in plan_subsumption(kept, 1):
+            kept.remove(gone)
+            apply_deletion(storage, gone.directory)
+            for file in registry.release(gone.checkpoint_id):
+                storage.delete(file)
 
 
 def test_without_a_crash_the_last_checkpoint_and_its_files_are_all_that_is_left() -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
+from weir.checkpoint.metadata import CheckpointMetadata
 from weir.checkpoint.retention import (
     CheckpointRef,
     JobEnd,
     apply_deletion,
     is_discarded,
     plan_job_end,
-    plan_shared_release,
     plan_subsumption,
 )
 from weir.checkpoint.settings import Retention
@@ -71,18 +70,6 @@ def test_savepoints_are_not_subsumed_and_not_counted() -> None:
 
 def test_plans_go_from_old_to_new() -> None:
     assert plan_subsumption([ref(10), ref(9), ref(2)], 1) == (ref(2), ref(9))
-
-
-def test_shared_files_go_with_the_last_checkpoint_that_uses_them() -> None:
-    def metadata(number: int, *names: str) -> CheckpointMetadata:
-        files = tuple(FileRecord(name, 0, 0, 0) for name in names)
-        return CheckpointMetadata(number, "job", "job", 0, "checkpoint", 0, files=files)
-
-    old = metadata(1, "../shared/a", "../shared/b", "../shared/c", "own")
-    new = metadata(2, "../shared/b", "own2")
-    assert plan_shared_release([old], [new]) == ("../shared/a", "../shared/c")
-    assert plan_shared_release([old], [new], in_use=["../shared/c"]) == ("../shared/a",)
-    assert plan_shared_release([old], []) == ("../shared/a", "../shared/b", "../shared/c")
 
 
 @pytest.mark.parametrize("moment", list(CrashMoment))

@@ -29,6 +29,7 @@ from weir.checkpoint.metadata import (
     decode_metadata,
     encode_metadata,
 )
+from weir.codec.stamped import StampedTypeInfo
 from weir.common.time import Instant
 from weir.common.typeinfo import TypeInformation, Types
 from weir.common.types import Row
@@ -85,6 +86,7 @@ KEYED = {
     ("b", VOID): {"value": -5, "list": [7], "map": {"y": 2}, "sum": 1 << 40, "avg": 0},
     ("a", (0, 10)): {"value": 10, "list": [3], "map": {"z": 3}, "sum": 5, "avg": 6},
 }
+STAMPED = {"value": (1, 77), "list": [(1, 77), (2, -78)], "map": {"x": (1, 77), "n": (None, 78)}}
 TIMERS = {
     EVENT_TIMERS: [(5, "a", VOID), (7, "b", (0, 10))],
     PROCESSING_TIMERS: [(1_700_000_000_000, "a", VOID)],
@@ -207,6 +209,25 @@ def _typed() -> bytes:
     return _keyed_file(backend)
 
 
+def _stamped_states(backend: HashMapBackend) -> Any:
+    pair = StampedTypeInfo(LONG)
+    _at(backend, "k")
+    return {
+        "value": backend.state(ValueStateDescriptor("value", pair)),
+        "list": backend.state(ListStateDescriptor("list", pair)),
+        "map": backend.state(MapStateDescriptor("map", STRING, pair)),
+    }
+
+
+def _stamped() -> bytes:
+    backend = _keyed_backend()
+    states = _stamped_states(backend)
+    states["value"].update(STAMPED["value"])
+    states["list"].add_all(STAMPED["list"])
+    states["map"].put_all(STAMPED["map"])
+    return _keyed_file(backend)
+
+
 def _pickled_states(backend: HashMapBackend) -> Any:
     types = {"undeclared": None, "PICKLED_BYTE_ARRAY": Types.PICKLED_BYTE_ARRAY()}
     return {name: backend.state(ValueStateDescriptor(name, t)) for name, t in types.items()}
@@ -277,6 +298,7 @@ def _layer(number: int) -> bytes:
 DETERMINISTIC: dict[str, Callable[[], bytes]] = {
     "keyed.snapshot": _keyed,
     "types.snapshot": _typed,
+    "stamped.snapshot": _stamped,
     "layer-0.snapshot": lambda: _layer(0),
     "layer-1.snapshot": lambda: _layer(1),
     "_metadata": lambda: encode_metadata(METADATA),
@@ -334,6 +356,13 @@ def _read_typed(files: dict[str, bytes]) -> Any:
     return found
 
 
+def _read_stamped(files: dict[str, bytes]) -> Any:
+    backend = _restore(_keyed_backend(), ("stamped.snapshot", files["stamped.snapshot"]))
+    states = _stamped_states(backend)
+    value, items = states["value"].value(), list(states["list"].get())
+    return {"value": value, "list": items, "map": dict(states["map"].items())}
+
+
 def _read_pickled(files: dict[str, bytes]) -> Any:
     backend = _restore(HashMapBackend(None, GROUPS), ("pickled", files["pickled.snapshot"]))
     states = _pickled_states(backend)
@@ -373,6 +402,7 @@ READERS: dict[str, Callable[[dict[str, bytes]], Any]] = {
     "keyed.snapshot": _read_keyed,
     "compressed.snapshot": lambda files: _read_keyed(files, "compressed.snapshot"),
     "types.snapshot": _read_typed,
+    "stamped.snapshot": _read_stamped,
     "pickled.snapshot": _read_pickled,
     "layer-0.snapshot": _read_layers,
     "layer-1.snapshot": _read_layers,
@@ -383,6 +413,7 @@ EXPECTED: dict[str, Any] = {
     "keyed.snapshot": (KEYED, TIMERS, 15),
     "compressed.snapshot": (KEYED, TIMERS, 15),
     "types.snapshot": {name: value for name, (_, value) in TYPED.items()},
+    "stamped.snapshot": STAMPED,
     "pickled.snapshot": PICKLED,
     "layer-0.snapshot": LAYERED,
     "layer-1.snapshot": LAYERED,

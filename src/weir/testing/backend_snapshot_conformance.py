@@ -357,6 +357,27 @@ class SnapshotConformance:
         again.current.key, again.current.group = "b", key_group("b", MAX_PARALLELISM)
         assert again.state(ValueStateDescriptor("value", Types.LONG())).value() == 1
 
+    def test_values_migrate_to_the_declared_type_and_stay_there(self) -> None:
+        """Every kind reads the wider type at once, and from the next snapshot on."""
+        backend = self.make_backend(Types.STRING(), ALL_GROUPS)
+        self.fill(backend)
+        wide = Types.BIG_INT()
+        data = write_file(backend.snapshot(1))
+        for _ in range(2):
+            again = self.restored(data)
+            value = again.state(ValueStateDescriptor("value", wide))
+            items = again.state(ListStateDescriptor("list", wide))
+            entries = again.state(MapStateDescriptor("map", Types.STRING(), wide))
+            again.current.key, again.current.group = "c", key_group("c", MAX_PARALLELISM)
+            assert (value.value(), list(items.get())) == (2, [2, 3])
+            assert dict(entries.items()) == {"x": 2, "null": None}
+            again.current.key, again.current.group = "a", key_group("a", MAX_PARALLELISM)
+            value.update(1 << 70)
+            assert value.value() == 1 << 70
+            data = write_file(again.snapshot(2))
+        with pytest.raises(IncompatibleStateError, match=r"BIG_INT.*LONG"):
+            self.restored(data).state(ValueStateDescriptor("value", Types.LONG()))
+
     def test_other_key_types_cannot_be_restored(self) -> None:
         """Keys are never migrated."""
         backend = self.make_backend(Types.STRING(), ALL_GROUPS)

@@ -12,6 +12,7 @@ from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.hashmap import HashMapBackend
 from weir.backend.restored import EncodedGroup, RestoredState
 from weir.backend.timers import EVENT_TIMERS
+from weir.codec.stamped import StampedTypeInfo
 from weir.common.typeinfo import Types
 from weir.common.types import Row
 from weir.errors import IncompatibleStateError
@@ -217,6 +218,38 @@ def test_changes_in_later_layers_migrate_with_the_entries_below_them() -> None:
         }
     }
     assert state.reader_format("MAP", old) is old
+
+
+class Cleanup:
+    """Nothing expires; the time is 77."""
+
+    full_snapshot = False
+
+    def keep(self) -> Any:
+        return lambda stored: True
+
+    def now_ms(self) -> int:
+        return 77
+
+
+def expiring(kind: str, type_info: Any) -> Any:
+    declaration = MAKERS[kind](StampedTypeInfo(type_info))
+    declaration.cleanup = Cleanup()
+    return declaration
+
+
+@pytest.mark.parametrize("kind", ["value", "list", "map"])
+def test_time_to_live_is_switched_on_and_off_again(kind: str) -> None:
+    backend = restored(stored(kind))
+    new = Row(count=1456, note=None, name="foo")
+    state = at(backend, "a").state(expiring(kind, V2))
+    found = look(kind, state)
+    if kind == "map":
+        assert found == {"x": (new, 77), "null": (None, 77)}
+    else:
+        assert found == shaped(kind, (new, 77))
+    again = restored(write_file(backend.snapshot(2)))
+    assert look(kind, at(again, "a").state(MAKERS[kind](V2))) == shaped(kind, new)
 
 
 def halves() -> tuple[Any, Any]:

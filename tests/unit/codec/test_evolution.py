@@ -13,6 +13,7 @@ from tests.unit.codec.strategies import DECLARED_TYPES, exact, values_of
 
 from weir.codec import codec_for
 from weir.codec.evolution import Compatibility, migration, require_same_key
+from weir.codec.stamped import StampedTypeInfo
 from weir.common.time import Instant
 from weir.common.typeinfo import MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from weir.common.types import Row
@@ -275,6 +276,57 @@ def test_keys_never_change_not_even_to_a_wider_type(old: Any, new: Any) -> None:
     assert repr(old) in str(caught.value)
     assert repr(new) in str(caught.value)
     assert "state 's'" in str(caught.value)
+
+
+def timed(old: Any, new: Any, values: list[Any], now_ms: int = 77) -> list[Any]:
+    codec = codec_for(old)
+    change = migration(codec.describe(), new, now_ms)
+    assert change.kind is Compatibility.AFTER_MIGRATION
+    many = change.decode_many(codec.encode_many(values))
+    assert exact([change.decode(codec.encode(v)) for v in values]) == exact(many)
+    assert exact(many) == exact([codec_for(new).type_info.check(v) for v in many])
+    return many
+
+
+def test_time_to_live_is_switched_on_with_the_time_of_the_change() -> None:
+    assert timed(LONG, StampedTypeInfo(LONG), [1, None]) == [(1, 77), (None, 77)]
+    assert timed(INT, StampedTypeInfo(DOUBLE), [1, None]) == [(1.0, 77), (None, 77)]
+    assert timed(PICKLED, StampedTypeInfo(None), [{1}]) == [({1}, 77)]
+    assert timed(PICKLED, StampedTypeInfo(LONG), [(1 << 62), None]) == [(1 << 62, 77), (None, 77)]
+    assert timed(LONG, StampedTypeInfo(None), [1]) == [(1, 77)]
+
+
+def test_time_to_live_is_switched_off_and_values_stay() -> None:
+    pairs = [(1, 5), (None, -6)]
+    assert timed(StampedTypeInfo(LONG), LONG, pairs) == [1, None]
+    assert exact(timed(StampedTypeInfo(INT), DOUBLE, pairs)) == exact([1.0, None])
+    assert timed(StampedTypeInfo(LONG), None, pairs) == [1, None]
+    assert timed(StampedTypeInfo(None), LONG, pairs) == [1, None]
+
+
+def test_values_that_expire_migrate_and_keep_their_timestamps() -> None:
+    old, new = StampedTypeInfo(named(a=INT)), StampedTypeInfo(named(b=STRING, a=LONG))
+    assert timed(old, new, [(Row(a=1), 5), (None, 6)]) == [(Row(b=None, a=1), 5), (None, 6)]
+    assert timed(StampedTypeInfo(INT), StampedTypeInfo(LONG), [(1, 5)]) == [(1, 5)]
+    same = StampedTypeInfo(LONG)
+    assert migration(same.to_json(), same).kind is Compatibility.AS_IS
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (StampedTypeInfo(LONG), INT),
+        (LONG, StampedTypeInfo(INT)),
+        (StampedTypeInfo(LONG), StampedTypeInfo(STRING)),
+        (StampedTypeInfo(LONG), Types.TUPLE([LONG, LONG])),
+        (Types.TUPLE([LONG, LONG]), StampedTypeInfo(LONG)),
+    ],
+    ids=repr,
+)
+def test_time_to_live_allows_no_other_change_than_without_it(old: Any, new: Any) -> None:
+    with pytest.raises(IncompatibleStateError, match="cannot become") as caught:
+        migration(old.to_json(), new)
+    assert f"stored as {old!r} and is declared as {new!r}" in str(caught.value)
 
 
 @st.composite

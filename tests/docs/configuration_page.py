@@ -7,6 +7,7 @@ from weir.config import ALL_OPTIONS, ConfigOption
 from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
+from weir.config import storage as s
 
 IN_USE = {
     option.key
@@ -19,7 +20,9 @@ IN_USE = {
         *(e.TRIGGER, e.SLOT_LEASE, e.SLOT_HEARTBEAT, e.LOG_DIR, e.SOURCE_BATCH_ROWS),
         *(c.INTERVAL, c.TIMEOUT, c.MIN_PAUSE, c.MAX_CONCURRENT, c.TOLERABLE_FAILURES),
         *(c.RETENTION, c.NUM_RETAINED, c.CHECKPOINT_DIR, c.RECOVERY_PATH),
-        *(c.IGNORE_UNCLAIMED_STATE, b.STATE_BACKEND, e.PYTHON_FILES),
+        *(c.IGNORE_UNCLAIMED_STATE, b.STATE_BACKEND, e.PYTHON_FILES, e.WORK_DIR),
+        *(s.S3_ENDPOINT, s.S3_REGION, s.S3_ACCESS_KEY, s.S3_SECRET_KEY, s.S3_PATH_STYLE),
+        s.WEBHDFS_ADDRESS,
     )
 }
 # Read, and answered with a warning: the job runs as if they were not set.

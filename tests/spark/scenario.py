@@ -96,9 +96,9 @@ class Scenario:
     ) -> subprocess.Popen[str]:
         """Start the program."""
         environment = {**os.environ, "SPARK_MASTER": master, "WEIR_FAILPOINTS": failpoints}
-        arguments = [self.input, self.output, self.checkpoints, self.logs]
+        arguments: list[object] = [self.input, self.output, self.checkpoints, self.logs]
         if restore:
-            arguments.append(Path(restore))
+            arguments.append(restore)
         return subprocess.Popen(
             [sys.executable, str(PROGRAM), *map(str, arguments)],
             env=environment,

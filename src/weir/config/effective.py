@@ -24,6 +24,7 @@ OWNED_NAMESPACES = (
     "weir.",
     "pipeline.",
     "parallelism.",
+    "s3.",
 )
 _TYPO = 0.9  # similarity from which an unknown key is taken for a misspelt one
 _MAP_PREFIXES = tuple(option.key + "." for option in ALL_OPTIONS if option.type is MAP)

@@ -145,6 +145,13 @@ SLOT_HEARTBEAT = ConfigOption(
     "weir.slot.heartbeat", DURATION, 2000, "Time between signs of life of a slot."
 )
 LOG_DIR = ConfigOption("weir.log.dir", STRING, None, "Directory of the slots' logs.")
+WORK_DIR = ConfigOption(
+    "weir.work-dir",
+    STRING,
+    None,
+    "Directory that all hosts share, for Spark's query logs, spooled and staged records; by "
+    "default the checkpoint directory, or a local temporary one when that is remote.",
+)
 SOURCE_BATCH_ROWS = ConfigOption(
     "weir.source.batch-rows", INT, 100_000, "Rows of a collection in one epoch."
 )

@@ -1,13 +1,14 @@
 """All options that Weir knows, by key and by old spelling.
 
-The options themselves are constants of `weir.config.checkpointing`, `backend` and `execution`.
+The options themselves are constants of `weir.config.checkpointing`, `backend`,
+`execution` and `storage`.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
-from weir.config import backend, checkpointing, execution
+from weir.config import backend, checkpointing, execution, storage
 from weir.config.option import ConfigOption
 
 
@@ -16,7 +17,9 @@ def _options_of(module: ModuleType) -> list[ConfigOption]:
 
 
 ALL_OPTIONS: tuple[ConfigOption, ...] = tuple(
-    option for module in (execution, checkpointing, backend) for option in _options_of(module)
+    option
+    for module in (execution, checkpointing, backend, storage)
+    for option in _options_of(module)
 )
 KNOWN_KEYS: frozenset[str] = frozenset(
     key for option in ALL_OPTIONS for key in (option.key, *option.deprecated_keys)

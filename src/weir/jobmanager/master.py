@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import shutil
 import signal
 import socket
 import threading
@@ -36,6 +35,7 @@ from weir.jobmanager.recovery import (
     assignments,
     load_restore_point,
     newest_valid,
+    remove_abandoned,
     retained_checkpoint,
 )
 from weir.jobmanager.registry import SlotEntry, SlotRegistry
@@ -97,12 +97,12 @@ class JobMaster(Callbacks):
         self.on_staged: Callable[[int, list[tuple[str, list[bytes]]]], None] = lambda n, s: None
         self.initial: RestorePoint | None = None
         if settings.recovery_path:
-            self.initial = load_restore_point(settings.recovery_path)
+            self.initial = load_restore_point(settings.recovery_path, settings.storage)
             adopt_max_parallelism(plan, self.initial, settings.allow_non_restored)
         self._ended_job = self._take_over()
+        self.storage = open_storage(directories.storage_uri, settings.storage)
         if self.initial is None:
             self._offer_resume()
-        self.storage = open_storage(directories.storage_uri)
         first = self.initial.metadata.checkpoint_id + 1 if self.initial else 1
         coordinator = CheckpointCoordinator(settings.checkpoint, job_id, next_checkpoint_id=first)
         events = CheckpointEvents(self._completed, self.fail, self._staged)
@@ -125,22 +125,17 @@ class JobMaster(Callbacks):
         """
         if self.initial is None:
             return None
-        root = Path(self.initial.storage_uri.removeprefix("file://"))
-        job = self.initial.metadata.job_id
-        job_dir = root if root.name == job else root / job
-        if not owner.has_ended(job_dir):
-            log.warning("job %s may still be running: its remains are left alone", job)
-            return None
-        for directory in job_dir.glob("chk-*"):
-            if not (directory / "_metadata").exists():
-                shutil.rmtree(directory, ignore_errors=True)
+        work_root = self.directories.job_dir.parent
+        job = remove_abandoned(self.initial, work_root, self.settings.storage)
+        if job is None:
+            running = self.initial.metadata.job_id
+            log.warning("job %s may still be running: its remains are left alone", running)
         return job
 
     def _offer_resume(self) -> None:
         """Point at a checkpoint that an earlier run of this program left behind."""
-        found = retained_checkpoint(
-            self.directories.job_dir.parent, self.plan.job_name, self.job_id
-        )
+        work_root = self.directories.job_dir.parent
+        found = retained_checkpoint(self.storage, work_root, self.plan.job_name, self.job_id)
         if found is not None:
             log.warning(
                 "an earlier run of %r left checkpoint %s; to resume from it, set "
@@ -234,6 +229,7 @@ class JobMaster(Callbacks):
             restore_directory="" if restore is None else restore.directory,
             restore=self._slots_restore[subtask] if self._slots_restore else [],
             job_parameters=self.settings.job_parameters,
+            storage=self.settings.storage,
         )
 
     def acknowledge(self, message: Acknowledge) -> None:

@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weir.checkpoint.metadata import CheckpointMetadata
-from weir.checkpoint.paths import split_location
+from weir.checkpoint.paths import checkpoint_id_of, metadata_path, split_location
 from weir.checkpoint.restore import OperatorRestore as PlannedRestore
 from weir.checkpoint.restore import ProgramOperator, plan_restore
 from weir.checkpoint.retention import CheckpointRef
-from weir.checkpoint.store import load_checkpoint, verify_files
-from weir.errors import CorruptStateError, UsageError, WeirError
+from weir.checkpoint.store import list_completed, load_checkpoint, verify_files
+from weir.errors import CorruptStateError, StorageError, UsageError, WeirError
 from weir.graph.plan import JobPlan
 from weir.jobmanager.owner import has_ended
 from weir.slot.messages import KeyedSource, OperatorRestore
 from weir.snapshot import FileHandle
 from weir.storage.base import Storage
 from weir.storage.local import LocalStorage
+from weir.storage.options import StorageOptions
 from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.recovery")
@@ -34,7 +35,7 @@ class RestorePoint:
     metadata: CheckpointMetadata
 
 
-def load_restore_point(location: str) -> RestorePoint:
+def load_restore_point(location: str, options: StorageOptions | None = None) -> RestorePoint:
     """Load and verify what the user asked to restore.
 
     Raises:
@@ -42,7 +43,7 @@ def load_restore_point(location: str) -> RestorePoint:
         CorruptStateError: it is damaged; the message names the files.
     """
     uri, directory = split_location(location)
-    storage = open_storage(uri)
+    storage = open_storage(uri, options)
     metadata = load_checkpoint(storage, directory)
     problems = verify_files(storage, directory, metadata)
     if problems:
@@ -67,21 +68,51 @@ def newest_valid(
     return None, problems
 
 
-def retained_checkpoint(root: Path, job_name: str, job_id: str) -> Path | None:
-    """Return the newest complete checkpoint of an ended job of that name, if there is one."""
-    newest: tuple[int, Path] | None = None
-    for path in root.glob("*/chk-*/_metadata"):
-        directory = path.parent
-        if directory.parent.name == job_id or not has_ended(directory.parent):
+def retained_checkpoint(
+    storage: Storage, work_root: Path, job_name: str, job_id: str
+) -> str | None:
+    """Return where the newest complete checkpoint of an ended job of that name is, if any.
+
+    Looks at jobs whose work directory is here: of others nobody can tell that they have ended.
+    """
+    newest: tuple[int, str] | None = None
+    for job in storage.list():
+        if job == job_id or not has_ended(work_root / job):
             continue
         try:
-            metadata = load_checkpoint(LocalStorage(str(directory.parent)), directory.name)
+            found = list_completed(storage, job)[:1]
         except WeirError as error:
             log.debug("%s", error)
             continue
-        if metadata.job_name == job_name and (newest is None or metadata.timestamp_ms > newest[0]):
-            newest = (metadata.timestamp_ms, directory)
-    return None if newest is None else newest[1]
+        for checkpoint in found:
+            facts = checkpoint.metadata
+            if facts.job_name == job_name and (newest is None or facts.timestamp_ms > newest[0]):
+                newest = (facts.timestamp_ms, checkpoint.directory)
+    return None if newest is None else f"{storage.uri}/{newest[1]}"
+
+
+def remove_abandoned(point: RestorePoint, work_root: Path, options: StorageOptions) -> str | None:
+    """Delete checkpoints that the restored job began and, having ended, will never complete.
+
+    Returns that job's id when it has ended for certain, None when nothing was touched.
+    """
+    job = point.metadata.job_id
+    storage = open_storage(point.storage_uri, options)
+    folder = "" if storage.uri.rstrip("/").endswith(f"/{job}") else job
+    job_dir = work_root / job
+    if isinstance(storage, LocalStorage) and not job_dir.is_dir():
+        job_dir = Path(storage.root) / folder
+    if not has_ended(job_dir):
+        return None
+    try:
+        for name in storage.list(folder):
+            directory = f"{folder}/{name}".lstrip("/")
+            abandoned = not storage.exists(metadata_path(directory))
+            if checkpoint_id_of(name) is not None and abandoned:
+                storage.delete_tree(directory)
+    except StorageError as error:
+        log.warning("remains of job %s stay: %s", job, error)
+    return job
 
 
 def adopt_max_parallelism(plan: JobPlan, point: RestorePoint, allow_non_restored: bool) -> None:

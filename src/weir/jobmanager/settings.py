@@ -20,8 +20,10 @@ from weir.common.time import parse_duration_ms
 from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
+from weir.config import storage as s
 from weir.config.effective import Settings
 from weir.errors import UsageError
+from weir.storage.options import StorageOptions
 
 log = logging.getLogger("weir.config")
 _UNAVAILABLE = (
@@ -30,6 +32,14 @@ _UNAVAILABLE = (
     c.INCREMENTAL,
     c.LOCAL_BACKUP,
     c.SNAPSHOT_COMPRESSION,
+)
+_STORAGE = (
+    s.S3_ENDPOINT,
+    s.S3_REGION,
+    s.S3_ACCESS_KEY,
+    s.S3_SECRET_KEY,
+    s.S3_PATH_STYLE,
+    s.WEBHDFS_ADDRESS,
 )
 _UNLIMITED = (1 << 31) - 1
 
@@ -53,6 +63,8 @@ class JobSettings:
     batch_rows: int = 100_000
     job_parameters: dict[str, str] = field(default_factory=dict)
     python_files: tuple[str, ...] = ()
+    work_dir: str | None = None
+    storage: StorageOptions = field(default_factory=StorageOptions)
 
     @classmethod
     def of(cls, layers: Sequence[Mapping[str, Any]]) -> JobSettings:
@@ -90,6 +102,8 @@ class JobSettings:
             batch_rows=get(e.SOURCE_BATCH_ROWS),
             job_parameters={str(k): str(v) for k, v in dict(parameters).items()},
             python_files=tuple(get(e.PYTHON_FILES) or ()),
+            work_dir=get(e.WORK_DIR),
+            storage=StorageOptions.of({option.key: get(option) for option in _STORAGE}),
         )
 
 

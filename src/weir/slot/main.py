@@ -69,7 +69,7 @@ class SlotProcess:
         hello = Hello(spec["attempt"], spec["subtask"], os.getpid(), spec["host"], spec["log"])
         assignment: Assignment = decode(self._driver.call_struct("hello", hello), Assignment)
         files = SlotFiles(
-            open_storage(assignment.storage_uri),
+            open_storage(assignment.storage_uri, assignment.storage),
             JobId(assignment.job_id),
             spec["subtask"],
             spec["attempt"],

@@ -12,6 +12,7 @@ import msgspec
 
 from weir.backend.factory import BackendSettings
 from weir.snapshot import FileHandle
+from weir.storage.options import StorageOptions
 
 
 class OperatorPart(msgspec.Struct, frozen=True):
@@ -130,6 +131,7 @@ class Assignment(msgspec.Struct, frozen=True):
     inline_bytes: int = 0
     compress: bool = False
     reusable: bool = False
+    storage: StorageOptions = msgspec.field(default_factory=StorageOptions)
 
 
 class EpochCall(msgspec.Struct, frozen=True):

@@ -53,7 +53,7 @@ class SparkJob:
         default = settings.parallelism or spark.sparkContext.defaultParallelism
         self.plan = compile_plan(graph, default)
         self._sources = detach_sources(self.plan)
-        self.workspace = Workspace(self.job_id, settings.checkpoint_dir, settings.log_dir)
+        self.workspace = Workspace(self.job_id, settings)
         self.driver_sinks = DriverSinks(self.plan, spark, self.workspace.job_dir / "staging")
         self.results = Results(settings.checkpoint.interval_ms is not None)
         self.master = JobMaster(self.job_id, self.plan, settings, self.workspace, self.clock)

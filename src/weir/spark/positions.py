@@ -55,6 +55,14 @@ def prepare_query_dir(
     if positions is None or not positions.layout:
         return
     origin = Path(positions.source_logs.get(LOG_DIRECTORY, ""))
+    if not origin.is_dir():
+        # Without the logs a file source would read again what the checkpoint has counted.
+        msg = (
+            f"the query directory {str(origin)!r}, which the checkpoint's positions refer to, is "
+            "missing: set weir.work-dir to a directory that outlives the job's host, and bring the "
+            "old one back to resume from this checkpoint"
+        )
+        raise CorruptStateError(msg)
     before = {entry.uid: entry.index for entry in positions.layout}
     lines = list(positions.offset_lines)
     offsets: list[str] = []

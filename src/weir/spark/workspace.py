@@ -1,52 +1,80 @@
 """The directories of a job: checkpoints, query logs, spool, sockets, logs.
 
-With a checkpoint directory everything durable lies below `<dir>/<job id>`; without one a temporary
-directory takes its place and goes with the job.
+Checkpoints lie in `<checkpoint dir>/<job id>` of any storage. What Spark and the slots use as files
+lies in `<work dir>/<job id>`, which is the same place unless the checkpoint directory is remote or
+another work directory was chosen. Without either, a temporary directory goes with the job. A work
+directory is kept as long as checkpoints are kept whose source positions need it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
+from weir.checkpoint.paths import checkpoint_id_of, metadata_path
 from weir.errors import StorageError, UsageError
 from weir.ids import JobId
+from weir.jobmanager.settings import JobSettings
+from weir.storage.local import LocalStorage
+from weir.storage.memory import MemoryStorage
+from weir.storage.uri import open_storage
+
+log = logging.getLogger("weir.job")
 
 
 class Workspace:
-    """Paths of one job on the driver's file system."""
+    """Paths of one job on the driver's file system, and its checkpoint storage."""
 
-    def __init__(self, job_id: JobId, checkpoint_dir: str | None, log_dir: str | None) -> None:
+    def __init__(self, job_id: JobId, settings: JobSettings) -> None:
         """Create the job's directory.
 
         Raises:
-            UsageError: the checkpoint directory is not on a file system that Weir can use.
-            StorageError: it cannot be created.
+            UsageError: the checkpoint directory is not in a storage that slots can share.
+            StorageError: the work directory cannot be created.
         """
         self.job_id = job_id
-        self.temporary = checkpoint_dir is None
-        if checkpoint_dir is None:
-            self.root = Path(tempfile.mkdtemp(prefix="weir-"))
-        else:
-            self.root = local_path(checkpoint_dir)
+        given = settings.checkpoint_dir
+        storage = None if given is None else open_storage(given, settings.storage)
+        if isinstance(storage, MemoryStorage):
+            msg = (
+                f"checkpoint directory {given!r} is the memory of one process, which slots do not "
+                "share: use a path, s3://, gs://, abfss:// or hdfs://"
+            )
+            raise UsageError(msg)
+        self.temporary = given is None and settings.work_dir is None
+        self.root = self._work_root(settings.work_dir, storage)
+        self.storage = storage or LocalStorage(str(self.root))
         self.job_dir = self.root / job_id
         try:
             self.job_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            msg = f"the checkpoint directory {str(self.root)!r} cannot be used: {error}"
+            kind = "work" if settings.work_dir else "checkpoint"
+            msg = f"the {kind} directory {str(self.root)!r} cannot be used: {error}"
             raise StorageError(msg) from error
-        base = (
-            Path(log_dir) if log_dir else Path(tempfile.gettempdir()) / f"weir-logs-{os.getuid()}"
-        )
-        self.log_dir = base / job_id
+        logs = Path(tempfile.gettempdir()) / f"weir-logs-{os.getuid()}"
+        self.log_dir = (Path(settings.log_dir) if settings.log_dir else logs) / job_id
         self.socket_dir = Path(tempfile.gettempdir()) / f"weir-{os.getuid()}-{job_id[:12]}"
+
+    def _work_root(self, work_dir: str | None, storage: object) -> Path:
+        if work_dir is not None:
+            chosen = open_storage(work_dir)
+            if not isinstance(chosen, LocalStorage):
+                msg = f"weir.work-dir is {work_dir!r}, expected a path that all hosts mount"
+                raise UsageError(msg)
+            return Path(chosen.root)
+        if isinstance(storage, LocalStorage):
+            return Path(storage.root)
+        if storage is None:
+            return Path(tempfile.mkdtemp(prefix="weir-"))
+        return Path(tempfile.gettempdir()) / f"weir-work-{os.getuid()}"
 
     @property
     def storage_uri(self) -> str:
         """Return the URI of the checkpoint storage."""
-        return f"file://{self.root.absolute()}"
+        return self.storage.uri
 
     def query_dir(self, attempt: int) -> Path:
         """Return the directory of the streaming query of an attempt."""
@@ -62,21 +90,22 @@ class Workspace:
         if self.temporary:
             shutil.rmtree(self.root, ignore_errors=True)
             return
-        if not any(self.job_dir.glob("chk-*/_metadata")):
-            shutil.rmtree(self.job_dir, ignore_errors=True)
+        try:
+            if self._has_checkpoints():
+                return
+            self.storage.delete_tree(self.job_id)
+        except StorageError as error:
+            log.warning("the job's directories stay: %s", error)
+            return
+        shutil.rmtree(self.job_dir, ignore_errors=True)
+
+    def _has_checkpoints(self) -> bool:
+        return any(
+            checkpoint_id_of(name) is not None
+            and self.storage.exists(metadata_path(f"{self.job_id}/{name}"))
+            for name in self.storage.list(self.job_id)
+        )
 
     def remove_sockets(self) -> None:
         """Delete the socket directory."""
         shutil.rmtree(self.socket_dir, ignore_errors=True)
-
-
-def local_path(uri: str) -> Path:
-    """Return the path of a local URI."""
-    if "://" in uri and not uri.startswith("file://"):
-        scheme = uri.split("://", 1)[0]
-        msg = (
-            f"checkpoint directory {uri!r}: file systems of kind {scheme!r} are not available in "
-            "this release; use a path or file:// URI that all hosts share"
-        )
-        raise UsageError(msg)
-    return Path(uri.removeprefix("file://").removeprefix("file:")).absolute()

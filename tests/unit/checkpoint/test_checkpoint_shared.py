@@ -145,15 +145,22 @@ class SharedFilesLife(RuleBasedStateMachine):
         self.names += 1
         made = {f"new-{self.names}-{i}" for i in range(data.draw(st.integers(0, 2)))}
         old = sorted(self.allowed[number])
-        kept = data.draw(st.sets(st.sampled_from(old))) if old else set()
+        kept = set(old) - (data.draw(st.sets(st.sampled_from(old), max_size=2)) if old else set())
         self.disk |= made
         self.created[number] = made
         self.used[number] = frozenset(made | kept)
 
+    @precondition(lambda self: len(self.used) > 1)
+    @rule(retained=st.sampled_from([1, 1, 2, 3]))
+    def complete_oldest(self, retained: int) -> None:
+        self.complete_one(min(self.used), retained)
+
     @precondition(lambda self: self.used)
-    @rule(data=st.data(), retained=st.integers(1, 3))
-    def complete(self, data: st.DataObject, retained: int) -> None:
-        number = data.draw(st.sampled_from(sorted(self.used)))
+    @rule(data=st.data(), retained=st.sampled_from([1, 1, 2, 3]))
+    def complete_any(self, data: st.DataObject, retained: int) -> None:
+        self.complete_one(data.draw(st.sampled_from(sorted(self.used))), retained)
+
+    def complete_one(self, number: int, retained: int) -> None:
         files = self.used.pop(number)
         assert self.registry.lost(files) == ()
         assert files <= self.disk, "a checkpoint was completed without its files"
@@ -168,7 +175,7 @@ class SharedFilesLife(RuleBasedStateMachine):
             del self.completed[gone]
             self.delete(self.registry.release(gone))
 
-    @precondition(lambda self: self.allowed)
+    @precondition(lambda self: len(self.allowed) > 1)
     @rule(data=st.data())
     def abort(self, data: st.DataObject) -> None:
         self.abort_one(data.draw(st.sampled_from(sorted(self.allowed))))
@@ -178,6 +185,7 @@ class SharedFilesLife(RuleBasedStateMachine):
         self.allowed.pop(number)
         self.used.pop(number, None)
 
+    @precondition(lambda self: len(self.allowed) > 2)
     @rule(orphans=st.integers(0, 2))
     def fail_over(self, orphans: int) -> None:
         """A new attempt; slots may have died after they had written and told nobody."""

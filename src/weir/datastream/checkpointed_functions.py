@@ -6,10 +6,12 @@ Mixed into any other function: `class BufferingSink(SinkFunction, CheckpointedFu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Any, BinaryIO, Protocol
 
 from weir.datastream.runtime_context import KeyedStateStore
 from weir.state.operator_state import OperatorStateStore
+from weir.state.raw import RawKeyedOutput, RawOperatorOutput
 
 
 class FunctionSnapshotContext(Protocol):
@@ -20,6 +22,12 @@ class FunctionSnapshotContext(Protocol):
 
     def get_checkpoint_timestamp(self) -> int:
         """Return when the checkpoint was triggered, in milliseconds since the Unix epoch."""
+
+    def get_raw_keyed_operator_state_output(self) -> RawKeyedOutput:
+        """Return where bytes of key groups go: `start_new_key_group`, `write`; keyed streams."""
+
+    def get_raw_operator_state_output(self) -> RawOperatorOutput:
+        """Return where bytes of the subtask go: `start_new_partition`, `write`."""
 
 
 class FunctionInitializationContext(Protocol):
@@ -36,6 +44,12 @@ class FunctionInitializationContext(Protocol):
 
     def get_keyed_state_store(self) -> KeyedStateStore:
         """Return the store of keyed state; only on keyed streams."""
+
+    def get_raw_keyed_state_inputs(self) -> Iterable[tuple[int, BinaryIO]]:
+        """Return the restored raw state of this subtask's key groups: (key group, stream)."""
+
+    def get_raw_operator_state_inputs(self) -> Iterable[BinaryIO]:
+        """Return a stream for each partition of raw state that this subtask was given."""
 
 
 class CheckpointedFunction(ABC):

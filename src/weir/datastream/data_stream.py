@@ -14,6 +14,7 @@ from weir.datastream.argument import require_type
 from weir.datastream.basic_functions import (
     FilterFunction,
     FlatMapFunction,
+    Function,
     MapFunction,
     ReduceFunction,
 )
@@ -43,6 +44,7 @@ from weir.datastream.plain_functions import (
 from weir.datastream.process_functions import KeyedProcessFunction, ProcessFunction
 from weir.datastream.projection import aggregate_field, projected_type
 from weir.datastream.stream import Stream, check_same_program, declared_type, edge_type
+from weir.datastream.with_state import FilterWithState, FlatMapWithState, MapWithState
 from weir.errors import UsageError
 from weir.graph.transformation import Edge, Partitioning, Transformation
 from weir.state.descriptor import MapStateDescriptor
@@ -280,6 +282,43 @@ class KeyedStream(DataStream):
         """Emit, per key, the reduction of all records so far."""
         function = as_function(func, ReduceFunction, PlainReduce)
         return self._apply("reduce", "Reduce", function, self.record_type)
+
+    def map_with_state(
+        self, func: Callable[[Any, Any], Any], output_type: Any = None, state_type: Any = None
+    ) -> DataStream:
+        """Replace each record by the result of `func(value, state) -> (result, new state)`.
+
+        The state is one value per key. It is None for a key that has none, and returning None as
+        the new state removes it. It is part of every checkpoint and moves with its key.
+        """
+        return self._with_state("map", "Map", MapWithState, func, (output_type, state_type))
+
+    def flat_map_with_state(
+        self, func: Callable[[Any, Any], Any], output_type: Any = None, state_type: Any = None
+    ) -> DataStream:
+        """Like `map_with_state`, with an iterable of results (None is none) instead of one."""
+        types = (output_type, state_type)
+        return self._with_state("flat_map", "FlatMap", FlatMapWithState, func, types)
+
+    def filter_with_state(
+        self, func: Callable[[Any, Any], Any], state_type: Any = None
+    ) -> DataStream:
+        """Keep the records for which `func(value, state) -> (keep, new state)` says so."""
+        types = (self.record_type, state_type)
+        return self._with_state("filter", "Filter", FilterWithState, func, types)
+
+    def _with_state(
+        self, kind: str, name: str, wrapper: Any, func: Any, types: tuple[Any, Any]
+    ) -> DataStream:
+        if not callable(func) or isinstance(func, (type, Function)):
+            msg = (
+                f"{kind}_with_state() needs a callable of (value, state) that returns "
+                f"(result, new state), found {type(func).__name__}: {func!r}"
+            )
+            raise TypeError(msg)
+        output_type, state_type = types
+        function = wrapper(func, declared_type(state_type, "state_type"))
+        return self._apply(kind, name, function, output_type)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         """Emit, per key, the first record with the sum of a field so far."""

@@ -168,7 +168,7 @@ class InitializationContext:
         self,
         restored: int | None,
         operator_store: OperatorStateStore,
-        keyed: KeyedStateStore,
+        keyed: KeyedStateStore | None,
         raw: RawInputs = NO_RAW_INPUTS,
     ) -> None:
         """Bind the stores, and what was restored of raw state."""
@@ -191,6 +191,9 @@ class InitializationContext:
 
     def get_keyed_state_store(self) -> KeyedStateStore:
         """Return the store of keyed state; it raises on a stream without keys."""
+        if self._keyed is None:
+            msg = "a source has no keyed state: keep it in a function after key_by()"
+            raise UsageError(msg)
         return self._keyed
 
     def get_raw_keyed_state_inputs(self) -> list[tuple[int, BinaryIO]]:

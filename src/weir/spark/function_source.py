@@ -2,7 +2,8 @@
 
 The journal is what makes a function's records replayable. A program that is started again on the
 same journal skips as many records as are in it already: `run` is expected to produce the same
-sequence again.
+sequence again. A `CheckpointedFunction` therefore always starts as new, and its state is never
+stored: the journal is the position.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import pyarrow.parquet as pq
 
 from weir.clock import SystemClock
 from weir.errors import UserFunctionError, WeirError
+from weir.runtime.context import InitializationContext
 from weir.runtime.operator import user_traceback
 from weir.spark.spool import SpoolWriter, coerce, pickled_table
+from weir.state.operator_state import OperatorStateStore
 
 _FLUSH_RECORDS = 10_000
 _FLUSH_MS = 200
@@ -72,6 +75,9 @@ class FunctionRunner:
 
     def _run(self) -> None:
         try:
+            initialize = getattr(self._function, "initialize_state", None)
+            if initialize is not None:
+                initialize(InitializationContext(None, OperatorStateStore(), None))
             self._function.run(self)
         except Exception as error:
             name = f"source function {type(self._function).__name__}"

@@ -36,7 +36,7 @@ def test_key_groups_are_written_once_in_ascending_order() -> None:
         output.start_new_key_group(5)
     with pytest.raises(UsageError, match="key group 3 is there already"):
         output.start_new_key_group(3)
-    with pytest.raises(UsageError, match="key group 4 comes after 5.*ascending"):
+    with pytest.raises(UsageError, match=r"key group 4 comes after 5.*ascending"):
         output.start_new_key_group(4)
     output.write(bytearray(b"+"))
     output.write(memoryview(b"-"))

@@ -2,94 +2,61 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from examples.buffering_sink import BufferingSink
+from examples.checkpoint_count import CheckpointCount
+from examples.number_records_count import NumberRecordsCount
 from tests.harness.programs import by_key, environment, started
 
 from weir.common.typeinfo import Types
-from weir.datastream import FlatMapFunction, KeyedProcessFunction, MapFunction
+from weir.datastream import KeyedProcessFunction, MapFunction
 from weir.datastream.functions import (
     BroadcastProcessFunction,
     CheckpointedFunction,
     CheckpointListener,
-    ListCheckpointed,
-    SinkFunction,
 )
-from weir.datastream.state import (
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ValueStateDescriptor,
-)
+from weir.datastream.state import ListStateDescriptor, MapStateDescriptor
 from weir.testing.harness import collect
 
 SCALES = [(2, 3), (3, 1), (4, 2)]
 
 
-class BufferingSink(SinkFunction, CheckpointedFunction):
-    """Writes records in batches of `threshold`; what waits is operator state."""
+def buffering(directory, threshold=5):
+    env = environment()
+    letters = env.from_collection([(c, i) for i, c in enumerate("abcdefghijkl")]).uid("source")
+    letters.rebalance().add_sink(BufferingSink(threshold, str(directory / "out"))).uid("sink")
+    return env
 
-    def __init__(self, threshold, directory):
-        self.threshold = threshold
-        self.directory = directory
-        self.buffered_elements = []
 
-    def invoke(self, value, context):
-        self.buffered_elements.append(value)
-        if len(self.buffered_elements) >= self.threshold:
-            with Path(self.directory, "out").open("a") as out:
-                out.writelines(f"{element}\n" for element in self.buffered_elements)
-            self.buffered_elements.clear()
-
-    def snapshot_state(self, context):
-        self.checkpointed_state.clear()
-        for element in self.buffered_elements:
-            self.checkpointed_state.add(element)
-
-    def initialize_state(self, context):
-        descriptor = ListStateDescriptor("buffered-elements", Types.LONG())
-        self.checkpointed_state = context.get_operator_state_store().get_list_state(descriptor)
-        if context.is_restored():
-            self.buffered_elements.extend(self.checkpointed_state.get())
+def lines(directory):
+    out = directory / "out"
+    return out.read_text().split() if out.exists() else []
 
 
 def test_a_buffering_sink_keeps_what_waits(tmp_path):
-    env = environment()
-    env.from_sequence(1, 6).add_sink(BufferingSink(5, str(tmp_path)))
-    harness = started(env, 1)
+    harness = started(buffering(tmp_path), 1)
     harness.run_epoch(take=3, checkpoint=True)
     harness.kill_slot(0)
     harness.fail_over()
-    assert not (tmp_path / "out").exists()
+    assert lines(tmp_path) == []
     harness.run_epoch(take=3)
-    assert (tmp_path / "out").read_text().split() == ["1", "2", "3", "4", "5"]
+    assert lines(tmp_path) == ["a,0", "b,1", "c,2", "d,3", "e,4"]
+    harness.run()
+    assert lines(tmp_path) == [f"{c},{i}" for i, c in enumerate("abcdefghijkl")]
 
 
-class CheckpointCount(FlatMapFunction, CheckpointedFunction):
-    """Counts records per key in keyed state and per subtask in operator state."""
-
-    def __init__(self):
-        self.operator_count = 0
-
-    def flat_map(self, value):
-        keyed_count = (self.keyed_state.value() or 0) + 1
-        self.keyed_state.update(keyed_count)
-        self.operator_count += 1
-        yield value[0], keyed_count, self.operator_count
-
-    def initialize_state(self, context):
-        self.keyed_state = context.get_keyed_state_store().get_state(
-            ValueStateDescriptor("keyedState", Types.LONG())
-        )
-        self.operator_state = context.get_operator_state_store().get_list_state(
-            ListStateDescriptor("operatorState", Types.LONG())
-        )
-        if context.is_restored():
-            self.operator_count = sum(self.operator_state.get())
-
-    def snapshot_state(self, context):
-        self.operator_state.clear()
-        self.operator_state.add(self.operator_count)
+@pytest.mark.parametrize(("before", "after"), [*SCALES, (2, 2)])
+def test_waiting_elements_of_a_buffering_sink_are_dealt_out(before, after, tmp_path):
+    first = started(buffering(tmp_path, threshold=9), before)
+    first.run_epoch(take=7, checkpoint=True)
+    held = [op.function.buffered_elements for op in first.operators("sink")]
+    assert sum(map(len, held)) == 7
+    second = first.restart(after)
+    given = [op.function.buffered_elements for op in second.operators("sink")]
+    assert [e for part in given for e in part] == [e for part in held for e in part]
+    assert max(map(len, given)) - min(map(len, given)) <= 1
+    second.run()
+    assert sorted(lines(tmp_path)) == [f"{c},{i}" for i, c in enumerate("abcdefghijkl")]
 
 
 def counted(env, records):
@@ -132,29 +99,21 @@ def test_keyed_counts_move_with_their_keys_and_operator_counts_are_dealt_out(bef
     }
 
 
-class NumberRecordsCount(FlatMapFunction, ListCheckpointed):
-    def __init__(self):
-        self.number_records = 0
-
-    def flat_map(self, value):
-        self.number_records += 1
-        yield value, self.number_records
-
-    def snapshot_state(self, checkpoint_id, timestamp):
-        return [self.number_records]
-
-    def restore_state(self, state):
-        self.number_records = sum(state)
-
-
 @pytest.mark.parametrize(("before", "after"), SCALES)
 def test_a_list_checkpointed_function_gets_its_share(before, after):
     env = environment()
-    collect(env.from_sequence(1, 30).rebalance().flat_map(NumberRecordsCount()).uid("count"))
+    records = env.from_collection(PAIRS).uid("source").rebalance()
+    collect(records.flat_map(NumberRecordsCount()).uid("count"))
     first = started(env, before)
     first.run_epoch(take=20, checkpoint=True)
+    first.run_epoch(take=5)
+    first.kill_slot(0)
+    first.fail_over()
+    assert sum(op.function.number_records for op in first.operators("count")) == 20
     second = first.restart(after)
     assert sum(op.function.number_records for op in second.operators("count")) == 20
+    second.run()
+    assert sum(op.function.number_records for op in second.operators("count")) == len(PAIRS)
 
 
 class UnionMembers(MapFunction, CheckpointedFunction):
@@ -239,7 +198,7 @@ def test_timers_of_both_domains_move_with_their_keys(before, after):
 
 
 class Listening(MapFunction, CheckpointListener):
-    def open(self, runtime_context):
+    def __init__(self):
         self.heard = []
 
     def map(self, value):

@@ -31,7 +31,7 @@ def restore_subtask(
     """
     if assignment.checkpoint_id is None:
         return
-    opened = storage or open_storage(assignment.restore_uri)
+    opened = storage or open_storage(assignment.restore_uri, assignment.storage)
     files = StoredFiles(opened, assignment.restore_directory)
     readers: dict[str, SnapshotReader] = {}
 

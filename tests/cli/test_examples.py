@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 PRINTED = {
     "count_window_average.py": ["(1, 4)", "(1, 5)"],
     "broadcast_rules.py": [
@@ -22,10 +24,40 @@ PRINTED = {
         "after the second job: ['a,1', 'a,2', 'a,3', 'b,1', 'b,2', 'c,1']",
     ],
 }
+# These run in one Spark session: starting it is most of the cost.
+PRINTED_TOGETHER = {
+    "buffering_sink.py": "sent: ['a,1', 'b,2', 'c,3', 'd,4', 'e,5']\n",
+    "checkpoint_count.py": "(1, 1, 1)\n(2, 1, 2)\n(1, 2, 3)\n(1, 3, 4)\n(2, 2, 5)\n",
+    "map_with_state.py": (
+        "('to', 1)\n('be', 1)\n('or', 1)\n('not', 1)\n('to', 2)\n('be', 2)\n('that', 1)\n"
+        "('is', 1)\n('the', 1)\n('question', 1)\n"
+    ),
+    "number_records_count.py": "('a', 1)\n('b', 2)\n('a', 3)\n",
+}
 
 
 def test_every_example_is_known():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(PRINTED)
+    known = set(PRINTED) | set(PRINTED_TOGETHER)
+    assert {path.name for path in EXAMPLES.glob("*.py")} == known
+
+
+@pytest.mark.spark
+def test_the_examples_of_operator_state_print_their_results(tmp_path):
+    programs, outputs = tmp_path / "programs.json", tmp_path / "outputs.json"
+    sources = {name: (EXAMPLES / name).read_text("utf-8") for name in PRINTED_TOGETHER}
+    programs.write_text(json.dumps(sources), "utf-8")
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tests" / "docs" / "run_programs.py"), programs, outputs],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(outputs.read_text("utf-8")) == PRINTED_TOGETHER
 
 
 @pytest.mark.spark

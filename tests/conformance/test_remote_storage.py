@@ -224,3 +224,38 @@ def test_a_lasting_error_of_s3_names_path_and_reason(
         faulty.create("d/f", b"1")
     assert proxy.seen == 1
     assert faulty.list("d") == []
+
+
+@pytest.mark.parametrize("fault", [503, "lost"])
+def test_a_fault_while_an_upload_is_completed_is_waited_out(s3: str, fault: int | str) -> None:
+    proxy = servers.FaultyProxy(s3, "POST")
+    try:
+        location = parse_location(f"s3://bucket/{unique_suffix()}")
+        storage = ObjectStorage(location, s3_options(proxy.address), PART)
+        proxy.faults = ["pass", fault]
+        with storage.open_write("big") as file:
+            file.write(bytes(6 << 20))
+        assert proxy.seen >= 3 or fault == "lost"
+        assert storage.size("big") == 6 << 20
+        assert servers.open_uploads(s3, "bucket") == []
+    finally:
+        proxy.close()
+
+
+def test_an_upload_that_cannot_be_completed_leaves_nothing(s3: str) -> None:
+    proxy = servers.FaultyProxy(s3, "POST")
+    try:
+        location = parse_location(f"s3://bucket/{unique_suffix()}")
+        storage = ObjectStorage(location, s3_options(proxy.address), PART)
+
+        def write() -> None:
+            with storage.open_write("d/big") as file:
+                file.write(bytes(6 << 20))
+                proxy.always = 403
+
+        with pytest.raises(StorageError, match=r"d/big.*403"):
+            write()
+        assert storage.list("d") == []
+        assert servers.open_uploads(s3, "bucket") == []
+    finally:
+        proxy.close()

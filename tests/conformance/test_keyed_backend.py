@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weir.backend.base import KeyedBackend
+from weir.backend.base import KeyedBackend, SharedFiles
 from weir.backend.hashmap import HashMapBackend
 from weir.keygroup import KeyGroupRange
 from weir.testing.backend_conformance import KeyedBackendConformance
+from weir.testing.backend_incremental_conformance import IncrementalConformance
 
 
 class TestHashMapBackend(KeyedBackendConformance):
@@ -16,3 +17,17 @@ class TestHashMapBackend(KeyedBackendConformance):
     def make_backend(self, key_type: Any, key_groups: KeyGroupRange) -> KeyedBackend:
         """Return an empty backend."""
         return HashMapBackend(key_type, key_groups)
+
+
+class TestTrackedHashMapBackend(KeyedBackendConformance, IncrementalConformance):
+    """Objects in memory that remember what changed."""
+
+    def make_backend(self, key_type: Any, key_groups: KeyGroupRange) -> KeyedBackend:
+        """Return an empty backend."""
+        return HashMapBackend(key_type, key_groups, tracked=True)
+
+    def make_incremental(
+        self, key_type: Any, key_groups: KeyGroupRange, shared: SharedFiles
+    ) -> KeyedBackend:
+        """Return an empty backend; shared files come with each snapshot."""
+        return HashMapBackend(key_type, key_groups, tracked=True)

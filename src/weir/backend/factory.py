@@ -65,8 +65,9 @@ def create_backend(
     Raises:
         UsageError: there is no backend of that name.
     """
-    kind = context.settings.kind
+    kind, settings = context.settings.kind, context.settings
     if kind == "hashmap":
-        return HashMapBackend(key_type, key_groups)
+        tracked = settings.incremental or settings.changelog
+        return HashMapBackend(key_type, key_groups, tracked=tracked)
     msg = f"state.backend.type {kind!r} is not available: this release has 'hashmap'"
     raise UsageError(msg)

@@ -16,22 +16,25 @@ from weir.backend.base import (
     VOID,
     CurrentKey,
     Keep,
-    KeyedPart,
+    KeyedSnapshot,
     RestoreSource,
     SnapshotKind,
-    SnapshotOutput,
     StateDeclaration,
 )
+from weir.backend.chain import reusable_layers
+from weir.backend.changelog.source import StateChanges
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.handles import State
+from weir.backend.hashmap.incremental import Increments
+from weir.backend.hashmap.snapshots import FrozenTables, HashMapSnapshot
 from weir.backend.hashmap.states import handle_for
 from weir.backend.hashmap.sweep import Sweep
-from weir.backend.hashmap.table import StateTable, kept
+from weir.backend.hashmap.table import StateTable
+from weir.backend.hashmap.tracked import TrackedTable, tracked_handle_for
 from weir.backend.restored import RestoredState, read_states
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, TimerSnapshot
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
-from weir.snapshot import SnapshotWriter
 
 _SAMPLE = 64
 _ENTRY_OVERHEAD = 100
@@ -41,9 +44,18 @@ class HashMapBackend:
     """Keyed state as Python objects in memory; see `weir.backend.base.KeyedBackend`."""
 
     def __init__(
-        self, key_type: Any, key_groups: KeyGroupRange, namespace_type: Any = None
+        self,
+        key_type: Any,
+        key_groups: KeyGroupRange,
+        namespace_type: Any = None,
+        *,
+        tracked: bool = False,
     ) -> None:
-        """Make an empty backend for keys and namespaces of a type (None: any, stored pickled)."""
+        """Make an empty backend for keys and namespaces of a type (None: any, stored pickled).
+
+        With `tracked` it remembers what changes: for incremental snapshots, or for `drain` (one
+        or the other). Without, incremental snapshots are full ones.
+        """
         self.current = CurrentKey(key_groups.start)
         self.key_groups = key_groups
         self._address = AddressTypes(key_type, namespace_type)
@@ -51,6 +63,8 @@ class HashMapBackend:
         self._handles: dict[str, State] = {}
         self._restored: dict[str, RestoredState] = {}
         self._sweeps: dict[str, Sweep] = {}
+        self._tracked: dict[str, TrackedTable] = {}
+        self._increments = Increments() if tracked else None
         self._timers = {
             name: TimerQueue(name, key_type, key_groups, namespace_type)
             for name in (EVENT_TIMERS, PROCESSING_TIMERS)
@@ -75,24 +89,57 @@ class HashMapBackend:
         if name in self._tables:
             _check_same(self._tables[name], declaration, group_format)
             return self._handles[name]
-        table = StateTable(declaration, group_format, self.key_groups)
+        if self._increments is None:
+            table = StateTable(declaration, group_format, self.key_groups)
+            handle = handle_for(table, self.current, declaration)
+        else:
+            table = tracked = TrackedTable(declaration, group_format, self.key_groups)
+            handle = tracked_handle_for(tracked, self.current, declaration)
         restored = self._restored.get(name)
         if restored is not None:
             now_ms = 0 if declaration.cleanup is None else declaration.cleanup.now_ms()
             reader = restored.reader_format(declaration.kind.name, group_format, now_ms)
-            for group in restored.groups:
-                table.groups[group].update(restored.entries(group, reader))
+            table.fill({group: restored.entries(group, reader) for group in restored.groups})
+            if isinstance(table, TrackedTable):
+                # Layers are read together only as long as they describe a state alike.
+                table.anew = restored.types != group_format.describe()
             del self._restored[name]
-        self._tables[name] = table
-        self._handles[name] = handle_for(table, self.current, declaration)
-        return self._handles[name]
+        self._tables[name], self._handles[name] = table, handle
+        if isinstance(table, TrackedTable):
+            self._tracked[name] = table
+        return handle
 
-    def snapshot(
-        self, checkpoint_id: int, kind: SnapshotKind = SnapshotKind.FULL
-    ) -> HashMapSnapshot:
+    def snapshot(self, checkpoint_id: int, kind: SnapshotKind = SnapshotKind.FULL) -> KeyedSnapshot:
         """Freeze the state in time proportional to states, key groups and timers."""
-        timers = [queue.snapshot(checkpoint_id) for queue in self._timers.values()]
-        return HashMapSnapshot(checkpoint_id, list(self._tables.values()), self._restored, timers)
+        timers = self._frozen_timers(checkpoint_id)
+        if kind is SnapshotKind.INCREMENTAL and self._increments is not None:
+            return self._increments.take(checkpoint_id, self._tracked, self._restored, timers)
+        tables = FrozenTables(checkpoint_id, self._tables.values(), self._restored, filtered=True)
+        return HashMapSnapshot(checkpoint_id, tables, timers)
+
+    def snapshot_states(self, checkpoint_id: int) -> KeyedSnapshot:
+        """Freeze all states, also unregistered ones, but no timers."""
+        tables = FrozenTables(checkpoint_id, self._tables.values(), self._restored)
+        return HashMapSnapshot(checkpoint_id, tables, [])
+
+    def snapshot_timers(self, checkpoint_id: int) -> KeyedSnapshot:
+        """Freeze the timers alone."""
+        return HashMapSnapshot(checkpoint_id, None, self._frozen_timers(checkpoint_id))
+
+    def _frozen_timers(self, checkpoint_id: int) -> list[TimerSnapshot]:
+        return [queue.snapshot(checkpoint_id) for queue in self._timers.values()]
+
+    def drain(self) -> list[StateChanges]:
+        """Return all changes of registered states since the last drain; for a tracked backend."""
+        changes = []
+        for table in self._tracked.values():
+            changed = table.take()
+            if changed.anew or changed.groups:
+                groups = table.present(changed)
+                changes.append(
+                    StateChanges(table.name, table.kind, table.format, groups, changed.anew)
+                )
+        return changes
 
     def restore(self, sources: list[RestoreSource]) -> None:
         """Fill an empty backend with the key groups that it owns.
@@ -108,15 +155,21 @@ class HashMapBackend:
         for queue in self._timers.values():
             queue.restore(sources)
         self._restored = restored
+        if self._increments is not None:
+            self._increments.restored(reusable_layers(sources, self.key_groups))
 
     def end_epoch(self) -> None:
         """Nothing is put off."""
 
     def notify_complete(self, checkpoint_id: int) -> None:
-        """Every snapshot stands for itself."""
+        """Later checkpoints may go on with the layers of this one."""
+        if self._increments is not None:
+            self._increments.completed(checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: int) -> None:
-        """Every snapshot stands for itself."""
+        """The layer of this checkpoint is not to be used; its changes go into the next one."""
+        if self._increments is not None:
+            self._increments.aborted(checkpoint_id)
 
     def sweep(self, state_name: str, keep: Keep, limit: int) -> int:
         """Pass up to `limit` entries of a state through a filter; return how many it were."""
@@ -146,97 +199,24 @@ class HashMapBackend:
 
     def size(self) -> int:
         """Count the entries of all registered states."""
-        tables = self._tables.values()
-        return sum(len(t.visible(group)) for t in tables for group in self.key_groups)
+        return sum(table.size() for table in self._tables.values())
 
     def approximate_bytes(self) -> int:
         """Estimate the memory of all entries from a sample of each state."""
         restored = (p for s in self._restored.values() for g in s.groups.values() for p in g)
         total = sum(len(part.data) for part in restored)
         for table in self._tables.values():
-            count, sampled, size = 0, 0, 0
-            for group in self.key_groups:
-                entries = table.visible(group)
-                count += len(entries)
-                for address, value in islice(entries.items(), _SAMPLE - sampled):
-                    sampled += 1
-                    size += sys.getsizeof(address) + _size_of(value) + _ENTRY_OVERHEAD
-            total += size * count // max(1, sampled)
+            sampled = table.sample(_SAMPLE)
+            size = sum(sys.getsizeof(a) + _size_of(v) + _ENTRY_OVERHEAD for a, v in sampled)
+            total += size * table.size() // max(1, len(sampled))
         return total
 
     def close(self) -> None:
         """Drop the state; the backend cannot be used afterwards."""
         self._tables.clear()
+        self._tracked.clear()
         self._handles.clear()
         self._restored = {}
-
-
-class HashMapSnapshot:
-    """Frozen layers of all tables; see `weir.backend.base.KeyedSnapshot`."""
-
-    def __init__(
-        self,
-        checkpoint_id: int,
-        tables: list[StateTable],
-        restored: dict[str, RestoredState],
-        timers: list[TimerSnapshot],
-    ) -> None:
-        """Freeze the tables and keep what is not registered yet."""
-        self.checkpoint_id = checkpoint_id
-        self._frozen = [(table, table.freeze()) for table in tables]
-        self._filters = [table.snapshot_filter() for table in tables]
-        self._restored = list(restored.values())
-        self._timers = timers
-        self._released = False
-
-    def write(self, out: SnapshotOutput) -> KeyedPart:
-        """Write the frozen state into the checkpoint's own file.
-
-        Raises:
-            UsageError: the snapshot was released.
-        """
-        writer = out.writer
-        footer: dict[str, Any] = {}
-        for (table, frozen), keep in zip(self._frozen, self._filters, strict=True):
-            footer[table.name] = self._write_table(writer, table, frozen, keep)
-        for state in self._restored:
-            footer[state.name] = state.write(writer)
-        for timers in self._timers:
-            footer.update(timers.write(out).states)
-        return KeyedPart(footer)
-
-    def _write_table(
-        self,
-        writer: SnapshotWriter,
-        table: StateTable,
-        frozen: dict[int, dict[Any, Any]],
-        keep: Keep | None,
-    ) -> dict[str, Any]:
-        groups = {}
-        for group, layer in frozen.items():
-            addresses, values = table.collect(layer)
-            if self._released:
-                msg = f"snapshot {self.checkpoint_id} was released before it was written"
-                raise UsageError(msg)
-            if keep is not None:
-                left = {
-                    address: value
-                    for address, stored in zip(addresses, values, strict=True)
-                    if (value := kept(table.kind, stored, keep)) is not None
-                }
-                addresses, values = list(left), list(left.values())
-            if addresses:
-                data = table.format.encode(addresses, values)
-                groups[str(group)] = [[*writer.section(data), len(addresses), 0]]
-        return {"kind": table.kind.name, "type": table.format.describe(), "groups": groups}
-
-    def release(self) -> None:
-        """Merge the layers back; costs time proportional to the keys that changed meanwhile."""
-        if self._released:
-            return
-        self._released = True
-        for table, frozen in self._frozen:
-            table.thaw(frozen)
 
 
 def _check_same(table: StateTable, spec: StateDeclaration, group_format: GroupFormat) -> None:

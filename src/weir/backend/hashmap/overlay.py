@@ -13,6 +13,7 @@ copy of whatever below it could be changed, and keeps the copy as a change of it
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final
 
 from weir.backend.isolation import IMMUTABLE, isolate
@@ -24,7 +25,7 @@ _REMOVED: Final = object()
 class Overlay(dict[Any, Any]):
     """Changes since a key group was frozen; removed entries are kept as marks."""
 
-    __slots__ = ("below", "shareable")
+    __slots__ = ("below", "grown", "shareable")
 
     def __init__(self, below: dict[Any, Any], shareable: bool) -> None:
         """Lay an empty overlay over a layer.
@@ -35,6 +36,7 @@ class Overlay(dict[Any, Any]):
         super().__init__()
         self.below = below
         self.shareable = shareable
+        self.grown = 0  # how many more entries are visible here than below
 
     def get(self, address: Any, default: Any = None) -> Any:
         """Return a value that may be handed out."""
@@ -58,6 +60,12 @@ class Overlay(dict[Any, Any]):
             raise KeyError(address)
         return value
 
+    def __setitem__(self, address: Any, value: Any) -> None:
+        found = dict.get(self, address, _MISSING)
+        if found is _REMOVED or (found is _MISSING and self._from_below(address) is _MISSING):
+            self.grown += 1
+        dict.__setitem__(self, address, value)
+
     def __contains__(self, address: object) -> bool:
         value = dict.get(self, address, _MISSING)
         if value is _MISSING:
@@ -67,7 +75,8 @@ class Overlay(dict[Any, Any]):
     def pop(self, address: Any, default: Any = None) -> Any:
         """Remove an entry, also from sight of the layers below."""
         if address in self:
-            self[address] = _REMOVED
+            dict.__setitem__(self, address, _REMOVED)
+            self.grown -= 1
         return default
 
     def _from_below(self, address: Any) -> Any:
@@ -82,7 +91,7 @@ class Overlay(dict[Any, Any]):
     def _own(self, address: Any, value: Any) -> Any:
         mine = isolate(value)
         if mine is not value:
-            self[address] = mine
+            dict.__setitem__(self, address, mine)
         return mine
 
 
@@ -100,6 +109,35 @@ def contents(layer: dict[Any, Any]) -> dict[Any, Any]:
     return merged
 
 
+def find(layer: dict[Any, Any], address: Any) -> Any:
+    """Return what is visible at a layer under an address, None for nothing; do not change it."""
+    while isinstance(layer, Overlay):
+        value = dict.get(layer, address, _MISSING)
+        if value is not _MISSING:
+            return None if value is _REMOVED else value
+        layer = layer.below
+    return layer.get(address)
+
+
+def count(layer: dict[Any, Any]) -> int:
+    """Count the entries that are visible at a layer, without looking at them."""
+    grown = 0
+    while isinstance(layer, Overlay):
+        grown += layer.grown
+        layer = layer.below
+    return grown + len(layer)
+
+
+def sample(layer: dict[Any, Any], limit: int) -> list[tuple[Any, Any]]:
+    """Return up to `limit` entries that are or were visible at a layer, newest layer first."""
+    found: list[tuple[Any, Any]] = []
+    while isinstance(layer, Overlay):
+        changed = islice(dict.items(layer), limit - len(found))
+        found += [(a, v) for a, v in changed if v is not _REMOVED]
+        layer = layer.below
+    return found + list(islice(layer.items(), limit - len(found)))
+
+
 def merge_into(lower: dict[Any, Any], upper: Overlay) -> None:
     """Apply an overlay's changes to the layer below it and empty the overlay.
 
@@ -108,9 +146,11 @@ def merge_into(lower: dict[Any, Any], upper: Overlay) -> None:
     """
     if isinstance(lower, Overlay):
         dict.update(lower, dict.items(upper))
+        lower.grown += upper.grown
     else:
         _apply(upper, lower)
     upper.clear()
+    upper.grown = 0
     upper.below = lower
 
 

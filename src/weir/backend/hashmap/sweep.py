@@ -44,10 +44,10 @@ class Sweep:
             left = kept(kind, stored, keep)
             if left is None:
                 group.pop(address, None)
-                table.swept(self._group, address)
+                table.swept(self._group, address, stored, left)
             elif left is not stored:
                 group[address] = left
-                table.swept(self._group, address)
+                table.swept(self._group, address, stored, left)
         return looked
 
     def _next_group(self) -> None:

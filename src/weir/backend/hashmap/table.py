@@ -7,12 +7,15 @@ a record routed to the wrong subtask fails loudly instead of touching another gr
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from weir.backend.admission import holds_only_immutable
 from weir.backend.base import Keep, StateDeclaration, StateKind
+from weir.backend.delta import GroupDelta
 from weir.backend.group_format import GroupFormat
-from weir.backend.hashmap.overlay import Overlay, contents, merge_into
+from weir.backend.hashmap.marks import Marks, delta_of
+from weir.backend.hashmap.overlay import Overlay, contents, count, merge_into, sample
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 
@@ -27,7 +30,8 @@ class _Foreign(dict[Any, Any]):
     get = __getitem__ = __setitem__ = __contains__ = pop = _refuse
 
 
-_FOREIGN = _Foreign()
+FOREIGN = _Foreign()
+_EMPTY: dict[Any, Any] = {}
 
 
 class _Chain:
@@ -52,7 +56,7 @@ class StateTable:
         self.format = group_format
         self.key_groups = key_groups
         self.cleanup = declaration.cleanup
-        self.groups: list[dict[Any, Any]] = [_FOREIGN] * key_groups.start
+        self.groups: list[dict[Any, Any]] = [FOREIGN] * key_groups.start
         self.groups += [{} for _ in key_groups]
         self._shareable = holds_only_immutable(declaration.value_type)
         self._chains: dict[int, _Chain] = {}
@@ -60,10 +64,15 @@ class StateTable:
         # thread while it merges layers that another snapshot may be reading through.
         self._lock = threading.Lock()
 
-    def freeze(self) -> dict[int, dict[Any, Any]]:
-        """Freeze every group that has entries and return its layer by group."""
+    def fill(self, groups: Mapping[int, dict[Any, Any]]) -> None:
+        """Put restored entries into an empty table."""
+        for group, entries in groups.items():
+            self.groups[group].update(entries)
+
+    def freeze(self, groups: Iterable[int] | None = None) -> dict[int, dict[Any, Any]]:
+        """Freeze every group that has entries (of some) and return its layer by group."""
         frozen = {}
-        for group in self.key_groups:
+        for group in self.key_groups if groups is None else groups:
             top = self.groups[group]
             if not top and top.__class__ is dict:
                 continue
@@ -87,6 +96,16 @@ class StateTable:
         with self._lock:
             entries = contents(layer)
             return list(entries), list(entries.values())
+
+    def deltas(
+        self, frozen: dict[int, dict[Any, Any]], marked: Mapping[int, Marks]
+    ) -> Iterator[tuple[int, GroupDelta]]:
+        """Go through what marks amount to at frozen layers, by group; on any thread."""
+        for group, marks in marked.items():
+            layer = frozen.get(group, _EMPTY)
+            with self._lock:
+                delta = delta_of(self.kind, marks, layer)
+            yield group, delta
 
     def thaw(self, frozen: dict[int, dict[Any, Any]]) -> None:
         """Take back what `freeze` returned and merge the layers that nobody needs apart."""
@@ -123,8 +142,21 @@ class StateTable:
         cleanup = self.cleanup
         return cleanup.keep() if cleanup is not None and cleanup.full_snapshot else None
 
-    def swept(self, group: int, address: Any) -> None:
-        """Learn that a sweep removed an entry or a part of it."""
+    def swept(self, group: int, address: Any, stored: Any, left: Any) -> None:
+        """Learn that a sweep removed an entry, or a part of it, and what is left of it."""
+
+    def size(self) -> int:
+        """Count the present entries, without looking at them."""
+        return sum(count(self.groups[group]) for group in self.key_groups)
+
+    def sample(self, limit: int) -> list[tuple[Any, Any]]:
+        """Return up to `limit` entries to estimate sizes from."""
+        found: list[tuple[Any, Any]] = []
+        for group in self.key_groups:
+            found += sample(self.groups[group], limit - len(found))
+            if len(found) >= limit:
+                break
+        return found
 
     def visible(self, group: int) -> dict[Any, Any]:
         """Return the present entries of a group; do not change the result."""

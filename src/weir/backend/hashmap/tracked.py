@@ -1,0 +1,315 @@
+"""Tables and handles that remember what was changed; see `weir.backend.hashmap.marks`.
+
+Marks are set before or after a change, never in between two that can fail apart. What was handed
+out and can be changed counts as changed, because objects changed in place are state here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from weir.backend.address import address_of
+from weir.backend.admission import INT_BOUNDS, holds_only_immutable
+from weir.backend.base import CurrentKey, StateDeclaration, StateKind
+from weir.backend.delta import GroupDelta
+from weir.backend.group_format import GroupFormat
+from weir.backend.handles import State
+from weir.backend.hashmap.marks import WHOLE, Changed, Marks, delta_of
+from weir.backend.hashmap.states import (
+    HashMapAggregatingState,
+    HashMapIntegerState,
+    HashMapListState,
+    HashMapMapState,
+    HashMapReducingState,
+    HashMapValueState,
+)
+from weir.backend.hashmap.table import FOREIGN, StateTable
+from weir.backend.isolation import IMMUTABLE, is_immutable
+from weir.keygroup import KeyGroupRange
+
+
+class TrackedTable(StateTable):
+    """A table with marks beside it, indexed by key group like the entries."""
+
+    def __init__(
+        self, declaration: StateDeclaration, group_format: GroupFormat, key_groups: KeyGroupRange
+    ) -> None:
+        """Make an empty table without marks."""
+        super().__init__(declaration, group_format, key_groups)
+        self.marks: list[Marks] = [FOREIGN] * key_groups.start
+        self.marks += [{} for _ in key_groups]
+        self.anew = False
+        """The entries are not in any older checkpoint in this table's types."""
+
+    def take(self) -> Changed:
+        """Return the marks and begin anew."""
+        marks, taken = self.marks, {}
+        for group in self.key_groups:
+            if marks[group]:
+                taken[group] = marks[group]
+                marks[group] = {}
+        changed = Changed(taken, self.anew)
+        self.anew = False
+        return changed
+
+    def present(self, changed: Changed) -> dict[int, GroupDelta]:
+        """Return what marks amount to at this moment; the values are the table's own."""
+        if changed.anew:
+            whole = {group: self.visible(group) for group in self.key_groups}
+            return {g: GroupDelta(put=entries) for g, entries in whole.items() if entries}
+        return {
+            group: delta_of(self.kind, marks, self.groups[group])
+            for group, marks in changed.groups.items()
+        }
+
+    def swept(self, group: int, address: Any, stored: Any, left: Any) -> None:
+        """Mark what a sweep removed."""
+        marks = self.marks[group]
+        if self.kind is StateKind.MAP and left is not None:
+            mark = marks.setdefault(address, {})
+            if mark is not WHOLE:
+                mark.update(dict.fromkeys(k for k in stored if k not in left))
+        else:
+            marks[address] = WHOLE
+
+
+def _bind(handle: Any, table: TrackedTable, spec: StateDeclaration) -> None:
+    handle._marks = table.marks
+    handle._fixed = holds_only_immutable(spec.value_type)
+
+
+def _mark(handle: Any) -> None:
+    c = handle._current
+    handle._marks[c.group][address_of(c.key, c.namespace)] = WHOLE
+
+
+def _clear(handle: Any) -> None:
+    """Remove the entry of the current key; what is not there needs no mark."""
+    c = handle._current
+    table, address = handle._groups[c.group], address_of(c.key, c.namespace)
+    if address in table:
+        handle._marks[c.group][address] = WHOLE
+        table.pop(address, None)
+
+
+def _mark_merged(handle: Any, target: Any, sources: Iterable[Any]) -> list[Any]:
+    c = handle._current
+    marks, spaces = handle._marks[c.group], list(sources)
+    for namespace in (target, *spaces):
+        marks[address_of(c.key, namespace)] = WHOLE
+    return spaces
+
+
+def _can_change(value: Any) -> bool:
+    return value.__class__ not in IMMUTABLE and not is_immutable(value)
+
+
+class _Value(HashMapValueState):
+    __slots__ = ("_fixed", "_marks")
+
+    _fixed: bool
+    _marks: list[Marks]
+
+    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
+        super().__init__(table, current, spec)
+        _bind(self, table, spec)
+
+    def value(self) -> Any:
+        found = HashMapValueState.value(self)
+        if not self._fixed and _can_change(found):
+            _mark(self)
+        return found
+
+    def update(self, value: Any) -> None:
+        HashMapValueState.update(self, value)
+        _mark(self)
+
+    def clear(self) -> None:
+        _clear(self)
+
+
+class _Integer(HashMapIntegerState):
+    __slots__ = ("_marks",)
+
+    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
+        super().__init__(table, current, spec)
+        self._marks = table.marks
+
+    def update(self, value: Any) -> None:
+        HashMapIntegerState.update(self, value)
+        c = self._current
+        self._marks[c.group][address_of(c.key, c.namespace)] = WHOLE
+
+    def clear(self) -> None:
+        _clear(self)
+
+
+class _List(HashMapListState):
+    __slots__ = ("_fixed", "_marks")
+
+    _fixed: bool
+    _marks: list[Marks]
+
+    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
+        super().__init__(table, current, spec)
+        _bind(self, table, spec)
+
+    def get(self) -> list[Any]:
+        elements = HashMapListState.get(self)
+        if not self._fixed and any(map(_can_change, elements)):
+            _mark(self)
+        return elements
+
+    def _mark_tail(self) -> None:
+        c = self._current
+        marks, address = self._marks[c.group], address_of(c.key, c.namespace)
+        if address not in marks:
+            elements = self._groups[c.group].get(address)
+            marks[address] = 0 if elements is None else len(elements)
+
+    def add(self, value: Any) -> None:
+        self._mark_tail()
+        HashMapListState.add(self, value)
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        self._mark_tail()
+        HashMapListState.add_all(self, values)
+
+    def update(self, values: Iterable[Any]) -> None:
+        _mark(self)
+        HashMapListState.update(self, values)
+
+    def clear(self) -> None:
+        _clear(self)
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        HashMapListState.merge_namespaces(self, target, _mark_merged(self, target, sources))
+
+
+class _Map(HashMapMapState):
+    __slots__ = ("_fixed", "_marks")
+
+    _fixed: bool
+    _marks: list[Marks]
+
+    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
+        super().__init__(table, current, spec)
+        _bind(self, table, spec)
+
+    def _touch(self, keys: Iterable[Any]) -> None:
+        c = self._current
+        marks, address = self._marks[c.group], address_of(c.key, c.namespace)
+        mark = marks.get(address)
+        if mark is None:
+            marks[address] = dict.fromkeys(keys)
+        elif mark is not WHOLE:
+            mark.update(dict.fromkeys(keys))
+
+    def get(self, key: Any) -> Any:
+        found = HashMapMapState.get(self, key)
+        if not self._fixed and _can_change(found):
+            self._touch((key,))
+        return found
+
+    def items(self) -> list[tuple[Any, Any]]:
+        found = HashMapMapState.items(self)
+        if not self._fixed:
+            changing = [k for k, v in found if _can_change(v)]
+            if changing:
+                self._touch(changing)
+        return found
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.items()]
+
+    def put(self, key: Any, value: Any) -> None:
+        HashMapMapState.put(self, key, value)
+        self._touch((self._admit_key(key),))
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        HashMapMapState.put_all(self, dict_value)
+        if dict_value:
+            self._touch(map(self._admit_key, dict_value))
+
+    def remove(self, key: Any) -> None:
+        if HashMapMapState.contains(self, key):
+            self._touch((key,))
+            HashMapMapState.remove(self, key)
+
+    def clear(self) -> None:
+        _clear(self)
+
+
+class _Reducing(HashMapReducingState):
+    __slots__ = ("_fixed", "_marks")
+
+    _fixed: bool
+    _marks: list[Marks]
+
+    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
+        super().__init__(table, current, spec)
+        _bind(self, table, spec)
+
+    def get(self) -> Any:
+        found = HashMapReducingState.get(self)
+        if not self._fixed and _can_change(found):
+            _mark(self)
+        return found
+
+    def add(self, value: Any) -> None:
+        _mark(self)
+        HashMapReducingState.add(self, value)
+
+    def clear(self) -> None:
+        _clear(self)
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        HashMapReducingState.merge_namespaces(self, target, _mark_merged(self, target, sources))
+
+
+class _Aggregating(HashMapAggregatingState):
+    __slots__ = ("_fixed", "_marks")
+
+    _fixed: bool
+    _marks: list[Marks]
+
+    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
+        super().__init__(table, current, spec)
+        _bind(self, table, spec)
+
+    def get(self) -> Any:
+        # The result may be the accumulator itself or share parts of it.
+        if not self._fixed:
+            c = self._current
+            if _can_change(self._groups[c.group].get(address_of(c.key, c.namespace))):
+                _mark(self)
+        return HashMapAggregatingState.get(self)
+
+    def add(self, value: Any) -> None:
+        _mark(self)
+        HashMapAggregatingState.add(self, value)
+
+    def clear(self) -> None:
+        _clear(self)
+
+    def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
+        HashMapAggregatingState.merge_namespaces(self, target, _mark_merged(self, target, sources))
+
+
+_HANDLES: dict[StateKind, Any] = {
+    StateKind.VALUE: _Value,
+    StateKind.LIST: _List,
+    StateKind.MAP: _Map,
+    StateKind.REDUCING: _Reducing,
+    StateKind.AGGREGATING: _Aggregating,
+}
+
+
+def tracked_handle_for(table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> State:
+    """Return the handle of a state over its table that marks what it changes."""
+    made = _HANDLES[spec.kind]
+    if made is _Value and spec.value_type is not None and spec.value_type in INT_BOUNDS:
+        made = _Integer
+    handle: State = made(table, current, spec)
+    return handle

@@ -8,6 +8,7 @@ from examples.checkpoint_count import CheckpointCount
 from examples.number_records_count import NumberRecordsCount
 from tests.harness.programs import by_key, environment, started
 
+from weir.checkpoint.retention import JobEnd
 from weir.common.typeinfo import Types
 from weir.datastream import KeyedProcessFunction, MapFunction
 from weir.datastream.functions import (
@@ -16,7 +17,8 @@ from weir.datastream.functions import (
     CheckpointListener,
 )
 from weir.datastream.state import ListStateDescriptor, MapStateDescriptor
-from weir.testing.harness import collect
+from weir.errors import IncompatibleStateError
+from weir.testing.harness import JobHarness, collect
 
 SCALES = [(2, 3), (3, 1), (4, 2)]
 
@@ -219,6 +221,28 @@ def test_functions_hear_of_completed_checkpoints():
     harness.checkpoint()
     heard = [op.function.heard for op in harness.operators("listening")]
     assert heard == [[("complete", 1), ("complete", 2)]] * 2
+
+
+def test_another_max_parallelism_than_the_states_is_refused_and_so_are_too_many_subtasks():
+    env = environment()
+    counted(env, PAIRS)
+    graph = env.build_graph()
+    graph.max_parallelism = 13
+    first = JobHarness(graph, 2).start()
+    first.run_epoch(take=21, checkpoint=True)
+    first.end(JobEnd.CANCELED)
+    graph.max_parallelism = 42
+    with pytest.raises(IncompatibleStateError, match=r"max parallelism 13.*sets 42: set 13"):
+        first.successor(2)
+    graph.max_parallelism = None
+    with pytest.raises(IncompatibleStateError, match="13, which is lower than the parallelism 14"):
+        first.successor(14)
+    second = first.successor(13).start()
+    second.run()
+    found = by_key(second.collected())
+    assert {k: [r[1] for r in rows] for k, rows in found.items()} == {
+        k: [4, 5, 6] for k in range(7)
+    }
 
 
 def test_max_parallelism_of_the_state_is_kept_when_a_job_is_rescaled():

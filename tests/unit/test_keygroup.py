@@ -90,6 +90,25 @@ def test_ranges_are_flinks(maximum, parallelism, ranges):
     assert [(r.start, r.end) for r in found] == ranges
 
 
+@pytest.mark.parametrize(
+    ("maximum", "parallelism"),
+    [(1, 1), (13, 1), (13, 2), (32767, 1), (32767, 13), (32767, 32767)],
+)
+def test_ranges_cover_every_group_once_and_are_those_of_their_subtasks(maximum, parallelism):
+    covered = []
+    for subtask in range(parallelism):
+        groups = range_of(subtask, parallelism, maximum)
+        covered.extend(groups)
+        ends = (groups.start, groups.end)
+        assert {subtask_of(group, parallelism, maximum) for group in ends} == {subtask}
+    assert covered == list(range(maximum))
+
+
+def test_keys_go_to_flinks_subtasks():
+    # Flink's rescaling test of pattern matching: max parallelism 10, two subtasks.
+    assert [subtask_of(key_group(key, 10), 2, 10) for key in (7, 10)] == [0, 1]
+
+
 @given(st.integers(1, 32768), st.data())
 def test_every_group_lies_in_the_range_of_its_subtask(maximum, data):
     parallelism = data.draw(st.integers(1, maximum))

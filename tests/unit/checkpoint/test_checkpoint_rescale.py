@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
@@ -16,6 +17,7 @@ from weir.checkpoint.metadata import (
 )
 from weir.checkpoint.rescale import (
     KeyedRead,
+    StateReads,
     SubtaskMapping,
     map_subtasks,
     plan_keyed,
@@ -94,6 +96,89 @@ def test_broadcast_state_goes_to_each_once_also_when_partially_reported(new: int
     assert spread("BROADCAST", [{"s": list("abc")}, {}], new) == [{"s": list("abc")}] * new
     full = spread("BROADCAST", one("abc", "ABC"), new)
     assert of_one(full) == ["abc", "ABC", "abc"][:new]
+
+
+@pytest.mark.parametrize(
+    ("reporting", "expected"),
+    [((0, 1, 3), ["a", "b", "d", "a", "b"]), ((0, 1, 2, 3, 4), ["a", "b", "c", "d", "e"])],
+)
+def test_broadcast_state_moves_at_the_same_parallelism_only_when_partially_reported(
+    reporting: tuple[int, ...], expected: list[str]
+) -> None:
+    lists: Lists = [{"s": ["abcde"[i]]} if i in reporting else {} for i in range(5)]
+    assert of_one(spread("BROADCAST", lists, 5)) == expected
+
+
+@pytest.mark.parametrize("new", [1, 2, 3])
+def test_states_of_all_modes_are_redistributed_side_by_side(new: int) -> None:
+    """The mixed case of Flink's assignment test: two subtasks, six states."""
+    old: list[dict[str, OperatorStateRecord]] = [
+        {
+            "t-1": OperatorStateRecord("UNION", 2),
+            "t-2": OperatorStateRecord("UNION", 2),
+            "t-3": OperatorStateRecord("SPLIT", 2),
+            "t-4": OperatorStateRecord("BROADCAST", 3),
+            "t-5": OperatorStateRecord("BROADCAST", 3),
+        },
+        {
+            "t-1": OperatorStateRecord("UNION", 2),
+            "t-4": OperatorStateRecord("BROADCAST", 3),
+            "t-6": OperatorStateRecord("BROADCAST", 3),
+        },
+    ]
+    handles: Counter[str] = Counter()
+    for states in redistribute(old, new):
+        handles.update({name: len(reads) for name, reads in states.items()})
+    assert handles == {
+        "t-1": 2 * new,
+        "t-2": new,
+        "t-3": 2 if new == 3 else 1,
+        "t-4": new,
+        "t-5": new,
+        "t-6": new,
+    }
+
+
+def drawn_states(rng: random.Random, old: int) -> list[dict[str, OperatorStateRecord]]:
+    """Draw up to nine states of every mode, which all subtasks have."""
+    modes: tuple[RedistributionMode, ...] = ("SPLIT", "UNION", "BROADCAST")
+    reported: list[dict[str, OperatorStateRecord]] = [{} for _ in range(old)]
+    for mode in modes:
+        for number in range(rng.randint(1, 9)):
+            for states in reported:
+                states[f"{mode}-{number}"] = OperatorStateRecord(mode, rng.randint(1, 9))
+    return reported
+
+
+def times_read(plan: tuple[StateReads, ...]) -> Counter[tuple[str, int, int]]:
+    return Counter(
+        (name, read.old_subtask, element)
+        for states in plan
+        for name, reads in states.items()
+        for read in reads
+        for element in range(read.start, read.stop)
+    )
+
+
+def test_flinks_random_repartitioning_keeps_every_element_as_often_as_it_should() -> None:
+    rng = random.Random(42)
+    for _ in range(400):
+        old, new = rng.randint(1, 9), rng.randint(1, 9)
+        reported = drawn_states(rng, old)
+        plan = redistribute(reported, new)
+        expected: Counter[tuple[str, int, int]] = Counter()
+        for i, states in enumerate(reported):
+            copies = {"SPLIT": 1, "UNION": new, "BROADCAST": new // old + (i < new % old)}
+            for name, state in states.items():
+                for element in range(state.elements):
+                    expected[name, i, element] = copies[state.mode]
+        assert times_read(plan) == +expected
+        if new != old:
+            loads = [
+                sum(len(r) for name, reads in s.items() if "SPLIT" in name for r in reads)
+                for s in plan
+            ]
+            assert max(loads) - min(loads) <= 1
 
 
 def test_subtasks_that_disagree_about_a_mode_are_refused_by_name() -> None:

@@ -90,6 +90,35 @@ def test_a_program_that_sets_another_max_parallelism_is_refused(
         resolve_max_parallelism([record("a", maximum=stored)], 2, configured)
 
 
+DEFAULT = None
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "configured", "expected", "stored", "adopted"),
+    [
+        (1, DEFAULT, 128, 3, True),
+        (171, DEFAULT, 256, 42, True),
+        (172, DEFAULT, 512, 174, True),
+        (32768, DEFAULT, 32768, 32768, True),
+        (4, 32768, 32768, 3, False),
+        (4, 7, 7, 32768, False),
+    ],
+)
+def test_flinks_table_of_max_parallelisms_before_and_after_a_restore(
+    parallelism: int, configured: int | None, expected: int, stored: int, adopted: bool
+) -> None:
+    assert resolve_max_parallelism([], parallelism, configured) == expected
+    state = [record("a", maximum=stored)]
+    if not adopted:
+        with pytest.raises(IncompatibleStateError, match=f"sets {configured}: set {stored}"):
+            resolve_max_parallelism(state, min(parallelism, stored), configured)
+        return
+    assert resolve_max_parallelism(state, min(parallelism, stored)) == stored
+    if parallelism > stored:
+        with pytest.raises(IncompatibleStateError, match="lower than the parallelism"):
+            resolve_max_parallelism(state, parallelism)
+
+
 def test_more_subtasks_than_key_groups_are_refused() -> None:
     with pytest.raises(IncompatibleStateError, match="13, which is lower than the parallelism 14"):
         resolve_max_parallelism([record("a", maximum=13)], 14)

@@ -23,6 +23,7 @@ from weir.state.handles import (
     ValueState,
 )
 from weir.state.operator_state import OperatorStateStore
+from weir.state.ttl.config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
@@ -40,6 +41,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "State",
     "StateDescriptor",
+    "StateTtlConfig",
     "ValueState",
     "ValueStateDescriptor",
 ]

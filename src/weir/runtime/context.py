@@ -15,6 +15,7 @@ from weir.keygroup import KeyGroupRange
 from weir.runtime.operator import TaskFacts
 from weir.state.operator_state import OperatorStateStore
 from weir.state.raw import NO_RAW_INPUTS, RawInputs, RawKeyedOutput, RawOperatorOutput
+from weir.state.ttl import TtlStates
 
 
 class MetricGroup:
@@ -78,8 +79,15 @@ class Counter:
 class RuntimeContext:
     """Task facts and state access of one operator."""
 
-    def __init__(self, node: OperatorNode, facts: TaskFacts, backend: KeyedBackend | None) -> None:
-        """Bind to one operator of one subtask."""
+    def __init__(
+        self,
+        node: OperatorNode,
+        facts: TaskFacts,
+        backend: KeyedBackend | None,
+        ttl: TtlStates | None = None,
+    ) -> None:
+        """Bind to one operator of one subtask; `ttl` holds its states that expire."""
+        self._ttl = ttl
         self._node = node
         self._facts = facts
         self._backend = backend
@@ -148,12 +156,8 @@ class RuntimeContext:
                 f"'{self._node.name}' has no keys"
             )
             raise UsageError(msg)
-        if getattr(descriptor, "ttl_config", None) is not None:
-            msg = (
-                f"state '{descriptor.get_name()}' of operator '{self._node.name}' has a "
-                "time-to-live, which is not available in this release: clear it with a timer"
-            )
-            raise UsageError(msg)
+        if self._ttl is not None and descriptor.ttl_config is not None:
+            return self._ttl.bind(descriptor)
         return self._backend.state(descriptor)
 
 

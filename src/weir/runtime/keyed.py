@@ -222,8 +222,9 @@ class SlotProcess(StatefulOperator):
         self.fire(self.processing_timers, now_ms, PROCESSING_TIME)
 
     def next_processing_timer(self) -> int | None:
-        """Return the earliest processing-time timer."""
-        return self.processing_timers.next_timestamp()
+        """Return the earliest processing-time timer, or when state expires before it."""
+        times = (self.processing_timers.next_timestamp(), super().next_processing_timer())
+        return min((time for time in times if time is not None), default=None)
 
     def fire(self, queue: Any, up_to_ms: int, domain: int) -> None:
         """Call `on_timer` for every due timer."""

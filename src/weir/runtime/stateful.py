@@ -34,6 +34,7 @@ from weir.runtime.context import (
     SnapshotContext,
 )
 from weir.runtime.operator import Operator, TaskFacts
+from weir.runtime.state_ttl import ttl_states
 from weir.snapshot import SnapshotWriter
 from weir.state.descriptor import ListStateDescriptor
 from weir.state.operator_state import (
@@ -104,8 +105,10 @@ class StatefulOperator(Operator):
             self.event_timers = self.backend.timers(EVENT_TIMERS)
             self.processing_timers = self.backend.timers(PROCESSING_TIMERS)
         self.operator_store = OperatorStateStore()
-        self.runtime_context = RuntimeContext(node, facts, self.backend)
+        self.ttl = None if self.backend is None else ttl_states(self, self.backend)
+        self.runtime_context = RuntimeContext(node, facts, self.backend, self.ttl)
         self.restored_checkpoint: int | None = None
+        self._records_seen = 0
         self._raw_inputs = NO_RAW_INPUTS
 
     def restore(
@@ -135,7 +138,7 @@ class StatefulOperator(Operator):
         function = self.function
         raw, self._raw_inputs = self._raw_inputs, NO_RAW_INPUTS
         if hasattr(function, "initialize_state"):
-            keyed = KeyedStateStore(self.node, self.facts, self.backend)
+            keyed = KeyedStateStore(self.node, self.facts, self.backend, self.ttl)
             context = InitializationContext(
                 self.restored_checkpoint, self.operator_store, keyed, raw
             )
@@ -190,9 +193,22 @@ class StatefulOperator(Operator):
             self._call(hook, checkpoint_id)
 
     def end_epoch(self) -> None:
-        """Let the backend do what it put off."""
+        """Remove what expired, and let the backend do what it put off."""
+        if self.ttl is not None:
+            self.ttl.end_epoch(self.records_in - self._records_seen)
+            self._records_seen = self.records_in
         if self.backend is not None:
             self.backend.end_epoch()
+
+    def on_watermark(self, watermark: int) -> None:
+        """Advance event time, also for state that expires by it."""
+        super().on_watermark(watermark)
+        if self.ttl is not None:
+            self.ttl.event_time.advance(watermark)
+
+    def next_processing_timer(self) -> int | None:
+        """Return when state is to be removed that expires by then."""
+        return None if self.ttl is None else self.ttl.next_processing_time()
 
     def clear_key(self) -> None:
         """Make state access fail until the next record sets a key."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from weir.backend.base import RESERVED_PREFIX, StateKind
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
+from weir.state.ttl.config import StateTtlConfig
 
 _AGGREGATE_METHODS = ("create_accumulator", "add", "get_result", "merge")
 
@@ -38,7 +39,7 @@ class StateDescriptor:
             raise UsageError(msg)
         self.name = name
         self.value_type = value_type
-        self.ttl_config: Any = None
+        self.ttl_config: StateTtlConfig | None = None
         self.queryable_name: str | None = None
 
     @property
@@ -50,9 +51,21 @@ class StateDescriptor:
         """Return the name of the state."""
         return self.name
 
-    def enable_time_to_live(self, ttl_config: Any) -> None:
-        """Let entries of this state expire as the configuration says."""
-        self.ttl_config = ttl_config
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let entries of this state expire as the configuration says; keyed state only.
+
+        Raises:
+            UsageError: it is no `StateTtlConfig`.
+        """
+        config: Any = ttl_config
+        if not isinstance(config, StateTtlConfig):
+            hint = ": call build() on the builder" if hasattr(config, "build") else ""
+            msg = (
+                f"enable_time_to_live of state {self.name!r} expects a StateTtlConfig, "
+                f"found {config!r}{hint}"
+            )
+            raise UsageError(msg)
+        self.ttl_config = config
 
     def set_queryable(self, queryable_state_name: str) -> None:
         """Let clients look into this state under the given name."""

@@ -16,6 +16,7 @@ from weir.state.descriptor import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from weir.state.ttl import StateTtlConfig
 from weir.testing.backend_snapshot_conformance import Sum
 
 
@@ -60,7 +61,16 @@ def test_a_name_is_a_string_that_is_not_reserved(name: Any) -> None:
 
 def test_settings_are_kept() -> None:
     descriptor = ValueStateDescriptor("v", Types.LONG())
-    ttl = object()
+    ttl = StateTtlConfig.new_builder(100).build()
     descriptor.enable_time_to_live(ttl)
     descriptor.set_queryable("public")
     assert (descriptor.ttl_config, descriptor.queryable_name) == (ttl, "public")
+
+
+def test_a_time_to_live_is_a_finished_configuration() -> None:
+    descriptor = ValueStateDescriptor("the state", Types.LONG())
+    with pytest.raises(UsageError, match=r"the state.*expects a StateTtlConfig, found 100"):
+        descriptor.enable_time_to_live(100)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="call build"):
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(100))  # type: ignore[arg-type]
+    assert descriptor.ttl_config is None

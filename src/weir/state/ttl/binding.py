@@ -1,0 +1,159 @@
+"""From a descriptor with a time to live to a handle: one place that puts the pieces together.
+
+The backend gets a derived declaration: the same state, holding `(value, timestamp)` pairs. It
+needs to know nothing about expiry but which pairs a snapshot or a sweep may drop.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from weir.backend.base import KeyedBackend, StateKind
+from weir.backend.handles import State
+from weir.clock import Clock
+from weir.codec.stamped import StampedTypeInfo
+from weir.common.time import Duration, to_ms
+from weir.config.backend import ROCKSDB_TTL_COMPACTION_TIME, ROCKSDB_TTL_QUERY_ENTRIES
+from weir.state.ttl.cleanup import Sweeper, SweepSettings
+from weir.state.ttl.config import StateTtlConfig
+from weir.state.ttl.expiry_queue import ExpiryQueue
+from weir.state.ttl.functions import TtlAggregate, TtlFold, TtlReduce
+from weir.state.ttl.handles import ttl_handle
+from weir.state.ttl.rules import EventTime, Expiry, TtlRules
+from weir.state.ttl.strategies import RocksdbCompactFilterCleanupStrategy
+from weir.state.ttl.terms import StateVisibility, TtlTimeCharacteristic, UpdateType
+
+
+def bind_ttl(
+    backend: KeyedBackend,
+    descriptor: Any,
+    now: Callable[[], int],
+    stamp: Callable[[], int] | None = None,
+) -> State:
+    """Return the handle of a state with a time to live, without background clean-up.
+
+    `now` decides about expiry, `stamp` gives the timestamp of what is written (None: `now` too).
+    A configuration that is disabled gives the backend's own handle.
+
+    Raises:
+        UsageError: the name is in use with another kind or other types.
+        IncompatibleStateError: the restored state cannot become this one.
+    """
+    if not descriptor.ttl_config.is_enabled():
+        return backend.state(descriptor)
+    rules = _rules(descriptor.ttl_config, now, now if stamp is None else stamp)
+    return _bind(backend, descriptor, rules)[0]
+
+
+def _rules(config: StateTtlConfig, now: Callable[[], int], stamp: Callable[[], int]) -> TtlRules:
+    refresh = config.get_update_type() is UpdateType.OnReadAndWrite
+    relaxed = config.get_state_visibility() is StateVisibility.ReturnExpiredIfNotCleanedUp
+    return TtlRules(to_ms(config.get_ttl()), refresh, relaxed, now, stamp)
+
+
+def _bind(
+    backend: KeyedBackend, descriptor: Any, rules: TtlRules
+) -> tuple[State, ExpiryQueue | None]:
+    strategies = descriptor.ttl_config.get_cleanup_strategies()
+    function, derived = descriptor.function, copy.copy(descriptor)
+    derived.value_type = StampedTypeInfo(descriptor.value_type)
+    derived.cleanup = Expiry(rules, strategies.in_full_snapshot())
+    fold: TtlFold | None = None
+    if descriptor.kind is StateKind.REDUCING:
+        fold = TtlReduce(rules, function)
+    elif descriptor.kind is StateKind.AGGREGATING:
+        fold = TtlAggregate(rules, function)
+    derived.function = fold
+    raw = backend.state(derived)
+    queue = None
+    if strategies.by_timer():
+        queue = ExpiryQueue(backend, descriptor.kind, raw, rules)
+    return ttl_handle(descriptor.kind, raw, rules, queue, (fold, function)), queue
+
+
+@dataclass
+class TtlStates:
+    """All states of one operator subtask that have a time to live.
+
+    Attributes:
+        on_event_time: called once, when the first state is bound whose time is event time; from
+            then on `event_time` has to be told watermarks and the timestamps of records.
+        backend_kind: the name of the backend, which decides the default clean-up.
+        options: settings of the backend by key.
+    """
+
+    backend: KeyedBackend
+    clock: Clock
+    max_parallelism: int
+    on_event_time: Callable[[], None] = lambda: None
+    backend_kind: str = "hashmap"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Start without states."""
+        self.event_time = EventTime(self.clock)
+        self._handles: dict[str, State] = {}
+        self._sweepers: list[Sweeper] = []
+        self._queues: dict[TtlTimeCharacteristic, list[ExpiryQueue]] = {
+            time: [] for time in TtlTimeCharacteristic
+        }
+        self._follows_event_time = False
+
+    def bind(self, descriptor: Any) -> State:
+        """Return the handle of a state whose descriptor has a time to live.
+
+        The same name gives the same handle as long as kind and types are the same.
+
+        Raises:
+            UsageError: the name is in use with another kind or other types.
+            IncompatibleStateError: the restored state cannot become this one.
+        """
+        config, name = descriptor.ttl_config, descriptor.name
+        if not config.is_enabled():
+            return self.backend.state(descriptor)
+        rules = self._rules(config)
+        handle, queue = _bind(self.backend, descriptor, rules)
+        if name in self._handles:
+            return self._handles[name]
+        self._handles[name] = handle
+        settings = SweepSettings.of(config.get_cleanup_strategies(), self._on_disk())
+        if settings != SweepSettings():
+            self._sweepers.append(Sweeper(self.backend, name, handle, rules, settings))
+        if queue is not None:
+            queue.rebuild(name, self.max_parallelism)
+            self._queues[config.get_ttl_time_characteristic()].append(queue)
+        return handle
+
+    def _rules(self, config: StateTtlConfig) -> TtlRules:
+        if config.get_ttl_time_characteristic() is TtlTimeCharacteristic.ProcessingTime:
+            return _rules(config, self.clock.now_ms, self.clock.now_ms)
+        if not self._follows_event_time:
+            self._follows_event_time = True
+            self.on_event_time()
+        return _rules(config, self.event_time.now, self.event_time.stamp)
+
+    def _on_disk(self) -> RocksdbCompactFilterCleanupStrategy | None:
+        if self.backend_kind != "rocksdb":
+            return None
+        entries = self.options.get(ROCKSDB_TTL_QUERY_ENTRIES.key, ROCKSDB_TTL_QUERY_ENTRIES.default)
+        every = self.options.get(
+            ROCKSDB_TTL_COMPACTION_TIME.key, ROCKSDB_TTL_COMPACTION_TIME.default
+        )
+        return RocksdbCompactFilterCleanupStrategy(int(entries), Duration.of_millis(int(every)))
+
+    def end_epoch(self, records: int) -> None:
+        """Remove what is due, and look at what the epoch's accesses and records earned."""
+        for queues in self._queues.values():
+            for queue in queues:
+                queue.run()
+        for sweeper in self._sweepers:
+            sweeper.end_epoch(records)
+
+    def next_processing_time(self) -> int | None:
+        """Return the wall-clock time at which the next entry has to be removed."""
+        queues = self._queues[TtlTimeCharacteristic.ProcessingTime]
+        times = [time for queue in queues if (time := queue.next_time()) is not None]
+        return min(times, default=None)

@@ -96,6 +96,11 @@ class SnapshotWriter:
         self._header = MAGIC + bytes([VERSION, _ZSTD if compress else _PLAIN])
         self._append(self._header)
 
+    @property
+    def size(self) -> int:
+        """Return how many bytes the file has so far."""
+        return self._size
+
     def section(self, data: bytes) -> Section:
         """Append one section."""
         data = self._stored(data)

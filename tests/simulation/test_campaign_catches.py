@@ -8,6 +8,7 @@ from weir.backend.timers import TimerQueue
 from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.connector.file_writer import FileSinkWriter
 from weir.jobmanager.checkpoints import CheckpointRunner
+from weir.jobmanager.cleanup import CheckpointFiles
 from weir.jobmanager.results import Results
 from weir.runtime.sinks import SinkOperator
 from weir.runtime.stateful import StatefulOperator
@@ -116,8 +117,8 @@ def failed_commits_count_as_done(patch):
 
 
 def late_files_stay(patch):
-    patch.setattr(CheckpointRunner, "_sweep", lambda self: None)
-    patch.setattr(CheckpointRunner, "_delete_tree", lambda self, directory: None)
+    patch.setattr(CheckpointFiles, "sweep_job", lambda self, kept, first_id: None)
+    patch.setattr(CheckpointFiles, "delete_tree", lambda self, directory: None)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from weir.ids import JobId, unique_suffix
 METADATA_NAME: Final = "_metadata"
 SHARED_NAME: Final = "shared"
 TASKOWNED_NAME: Final = "taskowned"
+_DATA_FILE = re.compile(r"state-s[0-9]+-a([0-9]+)-[0-9a-f]+\Z")
 _CHECKPOINT = re.compile(r"chk-(0|[1-9][0-9]*)\Z")
 
 
@@ -55,6 +56,12 @@ def new_savepoint_dir(job_id: JobId) -> str:
 def new_data_file(subtask: int, attempt: int) -> str:
     """Return a new file name that no other subtask, attempt or call can produce."""
     return f"state-s{subtask}-a{attempt}-{unique_suffix(12)}"
+
+
+def data_file_attempt(name: str) -> int | None:
+    """Return the execution attempt that made a data file, None for any other name."""
+    match = _DATA_FILE.match(name)
+    return int(match.group(1)) if match else None
 
 
 def metadata_path(directory: str) -> str:

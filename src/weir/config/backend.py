@@ -14,6 +14,9 @@ STATE_BACKEND = ConfigOption(
     "The state backend; filesystem and jobmanager are old names that also choose a storage.",
     ("state.backend",),
 )
+TMP_DIRS = ConfigOption(
+    "io.tmp.dirs", STRING, None, "Where slots keep files while they live; the first of several."
+)
 LATENCY_TRACKING = ConfigOption(
     "state.latency-track.keyed-state-enabled",
     BOOLEAN,

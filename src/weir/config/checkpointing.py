@@ -124,6 +124,12 @@ DATA_INLINE_THRESHOLD = ConfigOption(
     "State below this size is stored in the metadata file.",
     ("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
 )
+MEMORY_STATE_SIZE = ConfigOption(
+    "weir.checkpoint.jobmanager-max-state-size",
+    MEMORY,
+    5 << 20,
+    "Largest state of an operator's subtask that the jobmanager storage takes.",
+)
 WRITE_BUFFER_SIZE = ConfigOption(
     _C + "write-buffer-size",
     INT,
@@ -172,7 +178,7 @@ SYNC_PHASE_TIMEOUT = ConfigOption(
     _C + "sync-phase-timeout", DURATION, 0, "Limit of the synchronous part; 0 for none."
 )
 FILE_MERGING = ConfigOption(
-    _C + "file-merging.enabled", BOOLEAN, False, "Put the state of several subtasks into one file."
+    _C + "file-merging.enabled", BOOLEAN, False, "Put small files of state into one."
 )
 FILE_MERGING_ACROSS = ConfigOption(
     _C + "file-merging.across-checkpoint-boundary",

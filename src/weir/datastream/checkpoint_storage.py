@@ -51,6 +51,8 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         found: dict[str, Any] = {"execution.checkpointing.storage": "jobmanager"}
         if self._checkpoint_path is not None:
             found["execution.checkpointing.dir"] = self._checkpoint_path
+        if self._max_state_size != self.DEFAULT_MAX_STATE_SIZE:
+            found["weir.checkpoint.jobmanager-max-state-size"] = f"{self._max_state_size} b"
         return found
 
     def __repr__(self) -> str:

@@ -12,8 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from weir.checkpoint.actions import (
     Ack,
@@ -32,23 +31,17 @@ from weir.checkpoint.actions import (
 from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.checkpoint.decider import CheckpointRequest, RequestKind
 from weir.checkpoint.failure import FailureReason
-from weir.checkpoint.metadata import (
-    CheckpointMetadata,
-    FileRecord,
-    OperatorRecord,
-    OperatorStateRecord,
-    SourcePositions,
-    SubtaskRecord,
-)
-from weir.checkpoint.paths import checkpoint_id_of, metadata_path, resolve
+from weir.checkpoint.metadata import SourcePositions
+from weir.checkpoint.paths import resolve
 from weir.checkpoint.retention import CheckpointRef, JobEnd
 from weir.checkpoint.store import write_metadata
 from weir.clock import Clock
-from weir.errors import StorageError, WeirError
+from weir.errors import WeirError
 from weir.failpoint import reach
 from weir.graph.plan import JobPlan
+from weir.jobmanager.assembly import EpochFacts, assemble
+from weir.jobmanager.cleanup import CheckpointFiles
 from weir.slot.messages import Acknowledge, Decline
-from weir.snapshot import FileHandle
 from weir.storage.base import Storage
 
 log = logging.getLogger("weir.checkpoint")
@@ -67,11 +60,15 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class Barrier:
-    """What an epoch has to carry for a checkpoint."""
+    """What an epoch has to carry for a checkpoint.
+
+    With `full` the checkpoint must not depend on files of others.
+    """
 
     checkpoint_id: int
     timestamp_ms: int
     directory: str
+    full: bool = False
 
 
 @dataclass
@@ -106,8 +103,9 @@ class CheckpointRunner:
         plan: JobPlan,
         clock: Clock,
         events: CheckpointEvents,
+        files: CheckpointFiles | None = None,
     ) -> None:
-        """Bind decisions to effects."""
+        """Bind decisions to effects; `files` knows what the job claimed, if it did."""
         self.coordinator = coordinator
         self.stats = CheckpointStats()
         self._storage = storage
@@ -116,7 +114,8 @@ class CheckpointRunner:
         self._clock = clock
         self._events = events
         self._lock = threading.RLock()
-        self._epochs: dict[int, tuple[int, SourcePositions, int]] = {}
+        self._files = files or CheckpointFiles(storage, coordinator.job_id)
+        self._epochs: dict[int, EpochFacts] = {}
         self._first_id: int | None = None
         self._uncommitted: set[int] = set()
 
@@ -160,9 +159,11 @@ class CheckpointRunner:
             subtasks = {DRIVER, *range(self._plan.slots)}
             self.coordinator.on_trigger(number, subtasks, self._clock.monotonic_ms())
             timestamp = self._clock.now_ms()
-            self._epochs[number] = (epoch, positions, timestamp)
+            self._epochs[number] = EpochFacts(epoch, positions, timestamp)
+            self._files.begin(number)
             self.stats.triggered += 1
-            return Barrier(number, timestamp, started.ref.directory)
+            full = started.request.full or started.request.is_savepoint
+            return Barrier(number, timestamp, started.ref.directory, full)
 
     def epoch_done(self, barrier: Barrier | None) -> None:
         """The driver holds the results of the barrier's epoch."""
@@ -198,22 +199,14 @@ class CheckpointRunner:
         with self._lock:
             self._perform(self.coordinator.on_failover(attempt))
             self._epochs.clear()
+            self._files.sweep_attempts(attempt)
 
     def end(self, end: JobEnd) -> None:
         """Apply the retention policy at the end of the job; nothing else of it stays behind."""
         with self._lock:
             self._perform(self.coordinator.on_job_end(end))
-            self._quietly(self._sweep)
-
-    def _sweep(self) -> None:
-        """Delete what failed deletions and slots of older attempts left of this job."""
-        job = self.coordinator.job_id
-        kept = {ref.directory for ref in self.coordinator.completed}
-        for name in self._storage.list(job):
-            number = checkpoint_id_of(name)
-            ours = number is not None and self._first_id is not None and number >= self._first_id
-            if ours and f"{job}/{name}" not in kept:
-                self._delete_tree(f"{job}/{name}")
+            self._files.end_foreign(self.coordinator.settings.retention, end)
+            self._files.sweep_job(self.coordinator.completed, self._first_id)
 
     def is_completed(self, checkpoint_id: int) -> bool:
         """Tell whether a checkpoint completed and its commits were carried out."""
@@ -239,12 +232,12 @@ class CheckpointRunner:
             self._workers.aborted(action.checkpoint_id)
         elif isinstance(action, DiscardPending):
             self._epochs.pop(action.ref.checkpoint_id, None)
-            self._delete_tree(action.ref.directory)
+            self._files.abort(action.ref, action.files)
         elif isinstance(action, DeleteCheckpoint):
-            self._delete_checkpoint(action.ref)
+            self._files.delete(action.ref)
+            self.coordinator.on_cleaned(action.ref.checkpoint_id)
         elif isinstance(action, DeleteFiles):
-            for path in action.files:
-                self._quietly(partial(self._storage.delete, path))
+            self._files.discard(action.files)
         elif isinstance(action, FailJob):
             self._events.failed(action.message)
         elif isinstance(action, RejectRequest):
@@ -253,7 +246,9 @@ class CheckpointRunner:
     def _write_metadata(self, action: WriteMetadata) -> None:
         number = action.ref.checkpoint_id
         try:
-            metadata = self._metadata(action)
+            facts, job = self._epochs[number], self.coordinator.job_id
+            metadata = assemble(self._plan, job, action.ref, action.acks, facts)
+            self._files.check(action.ref, metadata)
             reach("driver.acknowledged")
             write_metadata(self._storage, action.ref.directory, metadata)
             reach("driver.metadata")
@@ -266,67 +261,11 @@ class CheckpointRunner:
         self.stats.last_duration_ms = duration
         self.stats.durations_ms.append(duration)
         self._epochs.pop(number, None)
+        self._files.complete(action.ref, metadata)
         done = self.coordinator.on_metadata_written(number, self._clock.monotonic_ms())
         self._perform(done)
-
-    def _metadata(self, action: WriteMetadata) -> CheckpointMetadata:
-        epoch, positions, timestamp = self._epochs[action.ref.checkpoint_id]
-        files: list[FileRecord] = []
-        indices: dict[tuple[int, str], int] = {}
-        parts: dict[str, list[SubtaskRecord]] = {}
-
-        def index_of(handle: FileHandle, subtask: int) -> int:
-            found = indices.setdefault((subtask, handle.path), len(files))
-            if found == len(files):
-                files.append(
-                    FileRecord(handle.path, handle.size, handle.crc32, subtask, handle.data)
-                )
-            return found
-
-        for subtask, ack in sorted(action.acks.items()):
-            message: Any = ack.payload
-            if message is None or message.file is None:
-                continue
-            index = index_of(message.file, subtask)
-            for part in message.operators:
-                parts.setdefault(part.operator, []).append(
-                    SubtaskRecord(
-                        index=subtask,
-                        file=index,
-                        keyed_range=part.keyed_range,
-                        keyed_states=tuple(part.keyed_states),
-                        operator_states={
-                            name: OperatorStateRecord(mode, count)
-                            for name, (mode, count) in part.operator_states.items()
-                        },
-                        layers=tuple(index_of(h, subtask) for h in part.layers),
-                        attachments=tuple(index_of(h, subtask) for h in part.attachments),
-                    )
-                )
-        operators = tuple(
-            OperatorRecord(
-                id=op.id,
-                uid=op.uid,
-                name=op.name,
-                parallelism=op.parallelism,
-                max_parallelism=op.max_parallelism,
-                has_state=any(p.keyed_states or p.operator_states for p in parts.get(op.id, [])),
-                subtasks=tuple(parts.get(op.id, [])),
-            )
-            for op in self._plan.operators
-            if op.level > 0
-        )
-        return CheckpointMetadata(
-            checkpoint_id=action.ref.checkpoint_id,
-            job_id=self.coordinator.job_id,
-            job_name=self._plan.job_name,
-            timestamp_ms=timestamp,
-            kind=action.ref.kind,
-            epoch=epoch,
-            sources=positions,
-            operators=operators,
-            files=tuple(files),
-        )
+        if len(self.coordinator.completed) >= self.coordinator.settings.num_retained:
+            self._files.subsume_foreign()
 
     def _complete(self, checkpoint_id: int) -> None:
         try:
@@ -337,19 +276,3 @@ class CheckpointRunner:
             self._events.failed(f"committing checkpoint {checkpoint_id} failed: {error}")
             return
         self._events.staged(checkpoint_id, staged)
-
-    def _delete_checkpoint(self, ref: CheckpointRef) -> None:
-        # Metadata first: a half-deleted checkpoint must never be taken for a valid one.
-        self._quietly(lambda: self._storage.delete(metadata_path(ref.directory)))
-        self._delete_tree(ref.directory)
-        self.coordinator.on_cleaned(ref.checkpoint_id)
-
-    def _delete_tree(self, directory: str) -> None:
-        self._quietly(lambda: self._storage.delete_tree(directory))
-
-    @staticmethod
-    def _quietly(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except StorageError as error:
-            log.warning("clean-up failed: %s", error)

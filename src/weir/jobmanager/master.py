@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from weir.backend.factory import BackendSettings
 from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.checkpoint.metadata import SourceLayout, SourcePositions
 from weir.checkpoint.restart import RestartAfter
@@ -27,6 +26,8 @@ from weir.graph.plan import JobPlan
 from weir.ids import JobId
 from weir.jobmanager import owner
 from weir.jobmanager.checkpoints import CheckpointEvents, CheckpointRunner
+from weir.jobmanager.claims import decide_claim
+from weir.jobmanager.cleanup import CheckpointFiles
 from weir.jobmanager.failures import from_failure
 from weir.jobmanager.gateway import Callbacks, Gateway, SlotCalls
 from weir.jobmanager.recovery import (
@@ -35,12 +36,15 @@ from weir.jobmanager.recovery import (
     assignments,
     load_restore_point,
     newest_valid,
+    rebased,
     remove_abandoned,
     retained_checkpoint,
 )
 from weir.jobmanager.registry import SlotEntry, SlotRegistry
 from weir.jobmanager.settings import JobSettings
 from weir.slot.messages import Acknowledge, Assignment, Decline, OperatorRestore, SlotFailure
+from weir.storage.base import Storage
+from weir.storage.memory import MemoryStorage
 from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.jobmanager")
@@ -100,15 +104,14 @@ class JobMaster(Callbacks):
             self.initial = load_restore_point(settings.recovery_path, settings.storage)
             adopt_max_parallelism(plan, self.initial, settings.allow_non_restored)
         self._ended_job = self._take_over()
-        self.storage = open_storage(directories.storage_uri, settings.storage)
+        self.storage = self._open_storage()
         if self.initial is None:
             self._offer_resume()
-        first = self.initial.metadata.checkpoint_id + 1 if self.initial else 1
-        coordinator = CheckpointCoordinator(settings.checkpoint, job_id, next_checkpoint_id=first)
-        events = CheckpointEvents(self._completed, self.fail, self._staged)
-        self.checkpoints = CheckpointRunner(
-            coordinator, self.storage, self.calls, plan, clock, events
+        self._claim = decide_claim(
+            settings.claim_mode, self.initial, self.storage, settings.storage
         )
+        self.initial = self._claim.point
+        self.checkpoints = self._runner()
         self.reports: dict[tuple[int, int], dict[str, Any]] = {}
         self._epochs: dict[int, int] = {}
         self._failures_ms: list[int] = []
@@ -117,6 +120,30 @@ class JobMaster(Callbacks):
         self._restore: RestorePoint | None = self.initial
         self._slots_restore: list[list[OperatorRestore]] = []
         self._plan_bytes = b""
+
+    def _open_storage(self) -> Storage:
+        """Return where checkpoints are: the checkpoint directory, or this process's memory."""
+        if self.settings.state_files.in_memory and self.settings.checkpoint_dir is None:
+            return MemoryStorage()
+        return open_storage(self.directories.storage_uri, self.settings.storage)
+
+    def _runner(self) -> CheckpointRunner:
+        claim, settings = self._claim, self.settings.checkpoint
+        coordinator = CheckpointCoordinator(
+            settings,
+            self.job_id,
+            next_checkpoint_id=self.initial.metadata.checkpoint_id + 1 if self.initial else 1,
+            completed=() if claim.owned is None else (claim.owned,),
+        )
+        return CheckpointRunner(
+            coordinator,
+            self.storage,
+            self.calls,
+            self.plan,
+            self.clock,
+            CheckpointEvents(self._completed, self.fail, self._staged),
+            CheckpointFiles(self.storage, self.job_id, claim),
+        )
 
     def _take_over(self) -> str | None:
         """Return the job that the restored state is of, if it has ended for certain.
@@ -186,6 +213,7 @@ class JobMaster(Callbacks):
         self._restore = self._choose()
         self._slots_restore = []
         if self._restore is not None:
+            self._restore = rebased(self._restore, self.job_id)
             allow = self.settings.allow_non_restored
             self._slots_restore = assignments(self.plan, self._restore, allow)
         self._message = None
@@ -195,7 +223,7 @@ class JobMaster(Callbacks):
 
     def _choose(self) -> RestorePoint | None:
         refs = self.checkpoints.coordinator.completed
-        point, problems = newest_valid(self.storage, self.directories.storage_uri, refs)
+        point, problems = newest_valid(self.storage, self.storage.uri, refs)
         for problem in problems:
             log.warning("%s", problem)
         if point is not None:
@@ -213,14 +241,14 @@ class JobMaster(Callbacks):
 
     def assignment(self, subtask: int) -> Assignment:
         """Return the work of a slot."""
-        restore = self._restore
+        restore, files = self._restore, self.settings.state_files
         return Assignment(
             job_id=self.job_id,
             job_name=self.plan.job_name,
             plan=self._plan_bytes,
-            storage_uri=self.directories.storage_uri,
+            storage_uri=self.storage.uri,
             job_dir=str(self.directories.job_dir),
-            backend=BackendSettings(self.settings.state_backend),
+            backend=self.settings.backend,
             lineage=self.lineage(),
             heartbeat_ms=self.settings.heartbeat_ms,
             lease_ms=self.settings.lease_ms,
@@ -229,6 +257,10 @@ class JobMaster(Callbacks):
             restore_directory="" if restore is None else restore.directory,
             restore=self._slots_restore[subtask] if self._slots_restore else [],
             job_parameters=self.settings.job_parameters,
+            inline_bytes=files.inline_bytes,
+            compress=files.compress,
+            in_memory=files.in_memory,
+            reusable=restore is not None and self._claim.may_refer_to(restore),
             storage=self.settings.storage,
         )
 

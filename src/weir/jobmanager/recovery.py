@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from weir.checkpoint.metadata import CheckpointMetadata
-from weir.checkpoint.paths import checkpoint_id_of, metadata_path, split_location
+from weir.checkpoint.paths import (
+    SHARED_NAME,
+    checkpoint_id_of,
+    metadata_path,
+    split_location,
+)
 from weir.checkpoint.restore import OperatorRestore as PlannedRestore
 from weir.checkpoint.restore import ProgramOperator, plan_restore
 from weir.checkpoint.retention import CheckpointRef
@@ -45,6 +50,10 @@ def load_restore_point(location: str, options: StorageOptions | None = None) -> 
     uri, directory = split_location(location)
     storage = open_storage(uri, options)
     metadata = load_checkpoint(storage, directory)
+    if any(f.data is None and f.path.startswith("../../") for f in metadata.files):
+        # It refers to files of a job before it, which lie beside the job's own directory.
+        uri, job = split_location(uri)
+        storage, directory = open_storage(uri, options), f"{job}/{directory}"
     problems = verify_files(storage, directory, metadata)
     if problems:
         raise CorruptStateError("; ".join(problems))
@@ -66,6 +75,24 @@ def newest_valid(
             return RestorePoint(uri, ref.directory, metadata), problems
         problems.append(f"checkpoint {ref.checkpoint_id} cannot be used: {'; '.join(found)}")
     return None, problems
+
+
+def rebased(point: RestorePoint, job_id: str) -> RestorePoint:
+    """Name the shared files of another job's checkpoint so that this job's may refer to them.
+
+    The names hold in every `<job>/chk-<n>` directory of the storage, that of `point` included.
+    """
+    folder, _, name = point.directory.rpartition("/")
+    if not folder or "/" in folder or folder == job_id or checkpoint_id_of(name) is None:
+        return point
+    own = f"../{SHARED_NAME}/"
+    files = tuple(
+        replace(file, path=f"../../{folder}/{SHARED_NAME}/{file.path.removeprefix(own)}")
+        if file.data is None and file.path.startswith(own)
+        else file
+        for file in point.metadata.files
+    )
+    return replace(point, metadata=replace(point.metadata, files=files))
 
 
 def retained_checkpoint(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from weir.backend.factory import BackendSettings
 from weir.checkpoint.restart import (
     ExponentialDelayRestart,
     FailureRateRestart,
@@ -22,16 +23,20 @@ from weir.config import checkpointing as c
 from weir.config import execution as e
 from weir.config import storage as s
 from weir.config.effective import Settings
+from weir.config.option import ConfigOption
 from weir.errors import UsageError
+from weir.jobmanager.claims import ClaimMode
 from weir.storage.options import StorageOptions
 
 log = logging.getLogger("weir.config")
-_UNAVAILABLE = (
-    b.CHANGELOG,
+_UNAVAILABLE = (c.LOCAL_BACKUP,)
+_FOR_BACKENDS = (
+    *(option for option in vars(b).values() if isinstance(option, ConfigOption)),
     c.FILE_MERGING,
-    c.INCREMENTAL,
-    c.LOCAL_BACKUP,
-    c.SNAPSHOT_COMPRESSION,
+    c.FILE_MERGING_ACROSS,
+    c.FILE_MERGING_MAX_FILE_SIZE,
+    c.FILE_MERGING_POOL_BLOCKING,
+    c.FILE_MERGING_MAX_AMPLIFICATION,
 )
 _STORAGE = (
     s.S3_ENDPOINT,
@@ -41,7 +46,21 @@ _STORAGE = (
     s.S3_PATH_STYLE,
     s.WEBHDFS_ADDRESS,
 )
+_INLINE_MAX = 1 << 20
 _UNLIMITED = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class StateFileSettings:
+    """How slots store state; sizes in bytes.
+
+    Files of up to `inline_bytes` travel in the acknowledgement and are kept in the metadata. With
+    `in_memory` all of them do, and a bigger state of one operator is refused.
+    """
+
+    inline_bytes: int = 20 << 10
+    compress: bool = False
+    in_memory: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,7 +75,9 @@ class JobSettings:
     parallelism: int | None = None
     available_now: bool = False
     trigger_interval_ms: int | None = None
-    state_backend: str = "hashmap"
+    backend: BackendSettings = field(default_factory=BackendSettings)
+    state_files: StateFileSettings = field(default_factory=StateFileSettings)
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     lease_ms: int = 10_000
     heartbeat_ms: int = 2_000
     log_dir: str | None = None
@@ -78,10 +99,6 @@ class JobSettings:
             log.warning("%s", warning)
         _warn_of_unavailable(settings)
         get = settings.get
-        backend = settings.state_backend()
-        if backend != "hashmap":
-            msg = f"state backend {backend!r} is not available in this release: use 'hashmap'"
-            raise UsageError(msg)
         checkpoint = _checkpoint(settings)
         trigger = str(get(e.TRIGGER))
         batch = str(get(e.RUNTIME_MODE)).upper() == "BATCH"
@@ -92,6 +109,9 @@ class JobSettings:
             checkpoint_dir=get(c.CHECKPOINT_DIR),
             restart=_restart(settings, checkpointing=checkpoint.interval_ms is not None),
             recovery_path=get(c.RECOVERY_PATH),
+            claim_mode=_claim_mode(settings),
+            backend=_backend(settings),
+            state_files=_state_files(settings, checkpoint),
             allow_non_restored=get(c.IGNORE_UNCLAIMED_STATE),
             parallelism=parallelism,
             available_now=batch or trigger == "available-now",
@@ -118,6 +138,51 @@ def _trigger_interval(trigger: str) -> int | None:
             "such as '5 s'"
         )
         raise UsageError(msg) from error
+
+
+def _backend(settings: Settings) -> BackendSettings:
+    return BackendSettings(
+        kind=settings.state_backend(),
+        incremental=settings.get(c.INCREMENTAL),
+        changelog=settings.get(b.CHANGELOG),
+        options={option.key: settings.get(option) for option in _FOR_BACKENDS},
+    )
+
+
+def _state_files(settings: Settings, checkpoint: CheckpointSettings) -> StateFileSettings:
+    threshold = settings.get(c.DATA_INLINE_THRESHOLD)
+    if not 0 <= threshold <= _INLINE_MAX:
+        msg = (
+            f"{c.DATA_INLINE_THRESHOLD.key} is {threshold!r} bytes, expected 0 to {_INLINE_MAX!r}: "
+            "the metadata file is no place for more"
+        )
+        raise UsageError(msg)
+    compress = settings.get(c.SNAPSHOT_COMPRESSION)
+    storage = settings.checkpoint_storage()
+    # Without periodic checkpoints there is still one at the end of bounded input, for the sinks.
+    # Flink has none there, so a limit on its size would fail jobs that Flink finishes.
+    if storage != "jobmanager" or checkpoint.interval_ms is None:
+        return StateFileSettings(threshold, compress)
+    if checkpoint.retention is not Retention.NO_EXTERNALIZED_CHECKPOINTS and not settings.get(
+        c.CHECKPOINT_DIR
+    ):
+        log.warning(
+            "%s asks to keep checkpoints, but without %s they are in the driver's memory and go "
+            "with the job",
+            c.RETENTION.key,
+            c.CHECKPOINT_DIR.key,
+        )
+    return StateFileSettings(settings.get(c.MEMORY_STATE_SIZE), compress, in_memory=True)
+
+
+def _claim_mode(settings: Settings) -> ClaimMode:
+    mode = ClaimMode(str(settings.get(c.CLAIM_MODE)).upper())
+    if mode is ClaimMode.LEGACY:
+        log.warning(
+            "%s LEGACY is deprecated: use CLAIM or NO_CLAIM, which say who may delete the files",
+            c.CLAIM_MODE.key,
+        )
+    return mode
 
 
 def _warn_of_unavailable(settings: Settings) -> None:

@@ -23,9 +23,12 @@ _CHUNK = 4 << 20
 
 
 class _Growing(io.RawIOBase):
-    """A stream that stays in memory until it is too big for that, then becomes a file."""
+    """A stream that stays in memory until it is too big for that, then becomes a file.
 
-    def __init__(self, open_file: Callable[[], BinaryIO], limit: int) -> None:
+    Without a limit it stays in memory.
+    """
+
+    def __init__(self, open_file: Callable[[], BinaryIO], limit: int | None) -> None:
         super().__init__()
         self._open_file = open_file
         self._limit = limit
@@ -36,9 +39,11 @@ class _Growing(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        if self._file is None and self._memory.tell() + len(data) > self._limit:
+        size = self._memory.tell() + len(data)
+        if self._file is None and self._limit is not None and size > self._limit:
             self._file = self._open_file()
             self._file.write(self._memory.getvalue())
+            self._memory = io.BytesIO()
         (self._memory if self._file is None else self._file).write(data)
         return len(data)
 
@@ -52,6 +57,7 @@ class SlotFiles:
     """Makes files for one slot of one attempt.
 
     Files of up to `inline_bytes` are not written to the storage: their bytes travel in the handle.
+    With `in_memory` there is no storage, and state of an operator beyond that size is refused.
     """
 
     storage: Storage
@@ -60,6 +66,21 @@ class SlotFiles:
     attempt: int
     inline_bytes: int = 0
     compress: bool = False
+    in_memory: bool = False
+
+    def refuse_too_large(self, size: int) -> None:
+        """Refuse state of an operator that checkpoints in memory have no room for.
+
+        Raises:
+            StorageError: there is a limit, and the size is beyond it.
+        """
+        if self.in_memory and size > self.inline_bytes:
+            msg = (
+                f"the state has {size} bytes, and checkpoints in the JobManager's memory hold at "
+                f"most {self.inline_bytes} for each operator and subtask: set "
+                "execution.checkpointing.dir to a directory that all hosts share"
+            )
+            raise StorageError(msg)
 
     def write(
         self, directory: str, prefix: str, fill: Callable[[SnapshotWriter], Any]
@@ -68,12 +89,11 @@ class SlotFiles:
 
         Either the whole file is durable when this returns, or nothing is visible.
         """
+        limit = None if self.in_memory else self.inline_bytes
         name = new_data_file(self.subtask, self.attempt)
         with ExitStack() as stack:
             path = resolve(directory, name)
-            out = _Growing(
-                lambda: stack.enter_context(self.storage.open_write(path)), self.inline_bytes
-            )
+            out = _Growing(lambda: stack.enter_context(self.storage.open_write(path)), limit)
             writer = SnapshotWriter(out, compress=self.compress)  # type: ignore[arg-type]
             facts: FileFacts = writer.finish(fill(writer))
         return FileHandle(prefix + name, facts.size, facts.crc32, out.contents())
@@ -98,12 +118,19 @@ class OperatorFiles:
         def whole(writer: SnapshotWriter) -> dict[str, Any]:
             return {"operators": {self._operator: {"keyed": fill(writer), "operator": {}}}}
 
-        return self._files.write(self._directory, f"../{SHARED_NAME}/", whole)
+        handle = self._files.write(self._directory, f"../{SHARED_NAME}/", whole)
+        self._files.refuse_too_large(handle.size)
+        return handle
 
     def upload(self, local: Path) -> FileHandle:
-        """Copy a local file to the storage, durable on return."""
+        """Copy a local file to the storage, durable on return; a small one is only read."""
         files = self._files
         name = new_data_file(files.subtask, files.attempt)
+        length = local.stat().st_size
+        files.refuse_too_large(length)
+        if length <= files.inline_bytes:
+            data = local.read_bytes()
+            return FileHandle(f"../{SHARED_NAME}/{name}", len(data), zlib.crc32(data), data)
         size = checksum = 0
         with (
             local.open("rb") as source,

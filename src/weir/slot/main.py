@@ -13,17 +13,20 @@ import gc
 import json
 import logging
 import os
+import re
 import resource
 import select
 import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from weir.clock import SystemClock
+from weir.config.backend import TMP_DIRS
 from weir.ids import JobId
 from weir.runtime.frame import load_program
 from weir.runtime.operator import TaskFacts
@@ -46,6 +49,7 @@ from weir.storage.uri import open_storage
 
 TOKEN_VARIABLE = "WEIR_SLOT_TOKEN"
 log = logging.getLogger("weir.slot")
+_SEND_TIMEOUT_S = 120.0
 _ACTIONS = {Acknowledge: "acknowledge", Decline: "decline", SlotFailure: "failure"}
 
 
@@ -67,7 +71,8 @@ class SlotProcess:
         """Restore, register, serve until it is time to leave."""
         spec = self._spec
         hello = Hello(spec["attempt"], spec["subtask"], os.getpid(), spec["host"], spec["log"])
-        assignment: Assignment = decode(self._driver.call_struct("hello", hello), Assignment)
+        answer = self._driver.call_struct("hello", hello, _SEND_TIMEOUT_S)
+        assignment: Assignment = decode(answer, Assignment)
         files = SlotFiles(
             open_storage(assignment.storage_uri, assignment.storage),
             JobId(assignment.job_id),
@@ -75,6 +80,7 @@ class SlotProcess:
             spec["attempt"],
             assignment.inline_bytes,
             assignment.compress,
+            assignment.in_memory,
         )
         try:
             subtask = self._build(assignment, files)
@@ -110,6 +116,7 @@ class SlotProcess:
             job_parameters=assignment.job_parameters,
             backend=assignment.backend,
             shared_files=files.shared,
+            local_dir=_local_dir(assignment.backend.options.get(TMP_DIRS.key)),
         )
         subtask = Subtask(load_program(assignment.plan), facts)
         restore_subtask(subtask, assignment)
@@ -133,9 +140,13 @@ class SlotProcess:
 
     def _send(self, message: Acknowledge | Decline | SlotFailure) -> None:
         try:
-            self._driver.call_struct(_ACTIONS[type(message)], message)
-        except ChannelError:
+            self._driver.call_struct(_ACTIONS[type(message)], message, _SEND_TIMEOUT_S)
+        except ChannelError as error:
             log.exception("the JobManager did not take %s", type(message).__name__)
+            if isinstance(message, Acknowledge):
+                # Nobody waits for a checkpoint that cannot be completed any more.
+                reason = f"the acknowledgement was not taken: {error}"
+                self._send(Decline(message.attempt, message.subtask, message.checkpoint_id, reason))
 
     def _keep_lease(self, assignment: Assignment) -> None:
         watch = _watch(self._spec.get("watch_pid"))
@@ -168,6 +179,12 @@ class SlotProcess:
             closer.join(3.0)
         with contextlib.suppress(OSError):
             os.unlink(self._spec["socket"])
+
+
+def _local_dir(setting: str | None) -> Path | None:
+    """Return the first of the directories that are given for temporary files."""
+    first = re.split(r"[,:|]", setting or "")[0].strip()
+    return Path(first) if first else None
 
 
 def _quietly(work: Any) -> Any:

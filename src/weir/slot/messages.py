@@ -111,7 +111,7 @@ class Assignment(msgspec.Struct, frozen=True):
     """A slot's work: plan, identity, and the state to start from.
 
     Files of the restored checkpoint are relative to `restore_directory`. With `reusable`, new
-    checkpoints may refer to its shared files.
+    checkpoints may refer to its shared files. With `in_memory` all state travels in messages.
     """
 
     job_id: str
@@ -130,6 +130,7 @@ class Assignment(msgspec.Struct, frozen=True):
     job_parameters: dict[str, str]
     inline_bytes: int = 0
     compress: bool = False
+    in_memory: bool = False
     reusable: bool = False
     storage: StorageOptions = msgspec.field(default_factory=StorageOptions)
 

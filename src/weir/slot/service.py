@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from weir.clock import Clock
-from weir.errors import UserFunctionError, WeirError
+from weir.errors import StorageError, UserFunctionError, WeirError
 from weir.failpoint import reach
 from weir.runtime.frame import Frame
 from weir.runtime.operator import user_traceback
@@ -22,6 +22,7 @@ from weir.slot.files import SlotFiles
 from weir.slot.messages import Acknowledge, Decline, SlotFailure
 from weir.slot.upload import Upload
 
+ACKNOWLEDGED_BYTES_MAX = 512 << 20
 Send = Callable[[Acknowledge | Decline | SlotFailure], None]
 
 
@@ -115,6 +116,7 @@ class SlotService:
         try:
             upload.run(directory, snapshots)
             elapsed = self._clock.monotonic_ms() - started
+            refuse_too_long(upload)
             self._send(
                 Acknowledge(
                     facts.attempt,
@@ -159,6 +161,24 @@ class SlotService:
         with self._lock:
             self._failure = self._failure or "the slot was closed"
             self._subtask.close()
+
+
+def refuse_too_long(upload: Upload) -> None:
+    """Refuse to send more state in one message than messages can be long.
+
+    Raises:
+        StorageError: the files that travel in the acknowledgement are too long together.
+    """
+    handles = [handle for part in upload.parts for handle in (*part.layers, *part.attachments)]
+    own = [] if upload.file is None else [upload.file]
+    size = sum(len(handle.data) for handle in (*own, *handles) if handle.data is not None)
+    if size > ACKNOWLEDGED_BYTES_MAX:
+        msg = (
+            f"the state of this slot has {size} bytes, and one message takes at most "
+            f"{ACKNOWLEDGED_BYTES_MAX}: set execution.checkpointing.dir to a directory that all "
+            "hosts share"
+        )
+        raise StorageError(msg)
 
 
 @contextmanager

@@ -42,7 +42,9 @@ class Upload:
             for snapshot in snapshots:
                 shared = Recording(self._files.shared(snapshot.node.id))
                 self._recordings.append(shared)
+                before = writer.size
                 footer, keyed = snapshot.write(writer, shared)
+                self._files.refuse_too_large(writer.size - before)
                 footers[snapshot.node.id] = footer
                 self.parts.append(_part(snapshot, footer, keyed))
                 reach("slot.upload")

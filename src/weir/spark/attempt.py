@@ -171,7 +171,9 @@ class Attempt:
         barrier = master.checkpoints.begin_epoch(self._epoch, master.with_spool(self._positions))
         number = None if barrier is None else barrier.checkpoint_id
         master.note_epoch(self._epoch, number)
-        info = EpochInfo(self._epoch, number, 0 if barrier is None else barrier.timestamp_ms, final)
+        info = EpochInfo(self._epoch, final=final)
+        if barrier is not None:
+            info = EpochInfo(self._epoch, number, barrier.timestamp_ms, final, full=barrier.full)
         directory = "" if barrier is None else barrier.directory
         reports = self._runner.run(batch, info, directory)
         self._job.take_reports(self._epoch, reports)

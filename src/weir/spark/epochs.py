@@ -94,6 +94,7 @@ class EpochRunner:
             info.final,
             info.drain,
             directory,
+            info.full,
         )
         shuffled = frames.repartition(width, "salt")
         if spec.anchored:

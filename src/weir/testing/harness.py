@@ -26,14 +26,18 @@ from weir.graph.plan import OperatorNode, compile_plan
 from weir.graph.transformation import StreamGraph
 from weir.ids import new_job_id
 from weir.jobmanager.checkpoints import Barrier, CheckpointEvents, CheckpointRunner
+from weir.jobmanager.claims import ClaimMode, decide_claim
+from weir.jobmanager.cleanup import CheckpointFiles
 from weir.jobmanager.failures import from_failure
 from weir.jobmanager.recovery import (
     RestorePoint,
     adopt_max_parallelism,
     assignments,
     newest_valid,
+    rebased,
 )
 from weir.jobmanager.results import Results
+from weir.jobmanager.settings import StateFileSettings
 from weir.keygroup import key_group, subtask_of
 from weir.runtime.frame import REPORT_EDGE, Chunk, Frame, unpack_report
 from weir.runtime.operator import Operator, TaskFacts
@@ -62,7 +66,9 @@ class HarnessOptions:
 
     `partitions` is the number of source partitions of an epoch; `deferred` lets async phases wait
     for `run_async`; `repeated` calls every slot twice, as Spark does after a task failed;
-    `wait_for_checkpoints` holds collected records back until they are covered.
+    `wait_for_checkpoints` holds collected records back until they are covered. State goes to
+    files of any size unless `state_files` says otherwise; `claim` is what a successor may do with
+    the checkpoint that it starts from.
     """
 
     storage: Storage = field(default_factory=MemoryStorage)
@@ -75,6 +81,8 @@ class HarnessOptions:
     hooks: Hooks = field(default_factory=Hooks)
     job_parameters: dict[str, str] = field(default_factory=dict)
     backend: BackendSettings = field(default_factory=BackendSettings)
+    state_files: StateFileSettings = field(default_factory=lambda: StateFileSettings(0))
+    claim: ClaimMode = ClaimMode.NO_CLAIM
 
 
 class _Collected(Results):
@@ -122,7 +130,8 @@ class JobHarness:
         self.job_id = new_job_id()
         self.plan = compile_plan(graph, parallelism)
         self.sources = HarnessSources(self.plan)
-        self._initial = restore
+        self._claim = decide_claim(self.options.claim, restore, self.options.storage)
+        self._initial = restore = self._claim.point
         if restore is not None:
             adopt_max_parallelism(self.plan, restore, False)
         self._plan_bytes = cloudpickle.dumps(self.plan)
@@ -138,7 +147,10 @@ class JobHarness:
         first = 1 if restore is None else restore.metadata.checkpoint_id + 1
         self.slots = self._new_slots(0)
         coordinator = CheckpointCoordinator(
-            self.options.checkpoints, self.job_id, next_checkpoint_id=first
+            self.options.checkpoints,
+            self.job_id,
+            next_checkpoint_id=first,
+            completed=() if self._claim.owned is None else (self._claim.owned,),
         )
         self.runner = CheckpointRunner(
             coordinator,
@@ -147,6 +159,7 @@ class JobHarness:
             self.plan,
             self.clock,
             CheckpointEvents(self._completed, self._fail),
+            CheckpointFiles(self.storage, self.job_id, self._claim),
         )
 
     def start(self) -> JobHarness:
@@ -180,6 +193,7 @@ class JobHarness:
         point = self._choose()
         parts: list[list[OperatorRestore]] = [[] for _ in range(self.plan.slots)]
         if point is not None:
+            point = rebased(point, self.job_id)
             parts = assignments(self.plan, point, False)
         self.sources.rewind(None if point is None else point.metadata.sources)
         self.epoch = 0 if point is None else point.metadata.epoch
@@ -196,6 +210,7 @@ class JobHarness:
         return point or self._initial
 
     def _assignment(self, point: RestorePoint | None, part: list[OperatorRestore]) -> Assignment:
+        files = self.options.state_files
         return Assignment(
             job_id=self.job_id,
             job_name=self.plan.job_name,
@@ -211,6 +226,10 @@ class JobHarness:
             restore_directory="" if point is None else point.directory,
             restore=part,
             job_parameters=self.options.job_parameters,
+            inline_bytes=files.inline_bytes,
+            compress=files.compress,
+            in_memory=files.in_memory,
+            reusable=point is not None and self._claim.may_refer_to(point),
         )
 
     def run_epoch(
@@ -241,7 +260,8 @@ class JobHarness:
         if barrier is not None:
             directory = barrier.directory
             self._epochs[barrier.checkpoint_id] = self.epoch
-            info = EpochInfo(self.epoch, barrier.checkpoint_id, barrier.timestamp_ms, final)
+            number, stamp = barrier.checkpoint_id, barrier.timestamp_ms
+            info = EpochInfo(self.epoch, number, stamp, final, full=barrier.full)
         frames = self._source_frames(taken, info)
         for level in range(1, self.plan.levels):
             frames = self._level(level, info, frames, directory)

@@ -112,6 +112,7 @@ class HarnessSlots:
             self.attempt,
             assignment.inline_bytes,
             assignment.compress,
+            assignment.in_memory,
         )
         facts = TaskFacts(
             job_id=shared.job_id,

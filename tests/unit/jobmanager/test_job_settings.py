@@ -6,6 +6,7 @@ import pytest
 
 from weir.checkpoint.restart import ExponentialDelayRestart, FixedDelayRestart, NoRestart
 from weir.errors import UsageError
+from weir.jobmanager.claims import ClaimMode
 from weir.jobmanager.settings import JobSettings
 
 
@@ -42,7 +43,9 @@ def test_triggers(trigger, interval, now):
     ("key", "value", "message"),
     [
         ("weir.trigger", "soon", "'soon'"),
-        ("state.backend.type", "rocksdb", "rocksdb"),
+        ("state.backend.type", "flatfile", "flatfile"),
+        ("execution.checkpointing.data-inline-threshold", "2 mb", "2097152"),
+        ("execution.checkpointing.storage", "filesystem", "execution.checkpointing.dir"),
         ("weir.tigger", "default", "weir.trigger"),
         ("execution.checkpointing.interval", "often", "often"),
     ],
@@ -53,5 +56,58 @@ def test_what_cannot_be_is_refused_by_name(key, value, message):
 
 
 def test_settings_without_effect_are_said(caplog):
-    JobSettings.of([{"execution.checkpointing.incremental": "true"}])
-    assert "execution.checkpointing.incremental has no effect" in caplog.text
+    JobSettings.of([{"execution.checkpointing.local-backup.enabled": "true"}])
+    assert "execution.checkpointing.local-backup.enabled has no effect" in caplog.text
+
+
+def test_backends_get_their_options_by_key_with_defaults():
+    layers = [
+        {
+            "state.backend.type": "rocksdb",
+            "execution.checkpointing.incremental": "true",
+            "state.changelog.enabled": "true",
+            "state.backend.rocksdb.writebuffer.size": "1 mb",
+            "execution.checkpointing.file-merging.enabled": "true",
+        }
+    ]
+    backend = JobSettings.of(layers).backend
+    assert (backend.kind, backend.incremental, backend.changelog) == ("rocksdb", True, True)
+    assert backend.options["state.backend.rocksdb.writebuffer.size"] == 1 << 20
+    assert backend.options["execution.checkpointing.file-merging.enabled"] is True
+    assert backend.options["state.backend.rocksdb.timer-service.cache-size"] == 128
+
+
+def test_small_state_is_kept_in_the_metadata_and_nothing_is_compressed_unless_told():
+    layers = [{"execution.checkpointing.dir": "/chk"}]
+    files = JobSettings.of(layers).state_files
+    assert (files.inline_bytes, files.compress, files.in_memory) == (20 << 10, False, False)
+    layers.append(
+        {
+            "execution.checkpointing.data-inline-threshold": "1 kb",
+            "execution.checkpointing.snapshot-compression": "true",
+        }
+    )
+    files = JobSettings.of(layers).state_files
+    assert (files.inline_bytes, files.compress) == (1024, True)
+
+
+def test_without_a_directory_checkpoints_are_in_the_drivers_memory(caplog):
+    every = {"execution.checkpointing.interval": "1 s"}
+    files = JobSettings.of([every]).state_files
+    assert (files.in_memory, files.inline_bytes) == (True, 5 << 20)
+    keep = "execution.checkpointing.externalized-checkpoint-retention"
+    JobSettings.of([every, {keep: "RETAIN_ON_CANCELLATION"}])
+    assert "in the driver's memory and go with the job" in caplog.text
+
+
+def test_a_job_without_periodic_checkpoints_has_no_limit_on_its_last_one():
+    assert not JobSettings.of([{}]).state_files.in_memory
+
+
+def test_nothing_is_claimed_unless_told_and_legacy_is_deprecated(caplog):
+    assert JobSettings.of([{}]).claim_mode is ClaimMode.NO_CLAIM
+    key = "execution.state-recovery.claim-mode"
+    assert JobSettings.of([{key: "CLAIM"}]).claim_mode is ClaimMode.CLAIM
+    assert "deprecated" not in caplog.text
+    assert JobSettings.of([{key: "LEGACY"}]).claim_mode is ClaimMode.LEGACY
+    assert "deprecated" in caplog.text

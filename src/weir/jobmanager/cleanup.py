@@ -1,0 +1,149 @@
+"""Deletes what checkpoints leave behind: directories, shared files that became free, remains.
+
+Order of a deletion: metadata, own files, then shared files that nobody uses any more. Deleting may
+fail; what stays is logged and goes with the job's last sweep. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from weir.checkpoint.metadata import CheckpointMetadata
+from weir.checkpoint.paths import (
+    checkpoint_id_of,
+    data_file_attempt,
+    metadata_path,
+    shared_dir,
+)
+from weir.checkpoint.retention import CheckpointRef, JobEnd, is_discarded
+from weir.checkpoint.settings import Retention
+from weir.checkpoint.shared import SharedRegistry, shared_files
+from weir.errors import StorageError
+from weir.ids import JobId
+from weir.jobmanager.claims import Claim
+from weir.storage.base import Storage
+
+log = logging.getLogger("weir.checkpoint")
+
+
+class CheckpointFiles:
+    """The files of one job's checkpoints, as far as somebody has to delete them."""
+
+    def __init__(self, storage: Storage, job_id: JobId, claim: Claim | None = None) -> None:
+        """Take over what the job claimed."""
+        claim = claim or Claim()
+        self._storage = storage
+        self._job_id = job_id
+        self._foreign = claim.foreign
+        self._undeleted: list[CheckpointRef] = []
+        self._registry = SharedRegistry(claim.protected)
+        if claim.owned is not None:
+            self._registry.complete(claim.owned.checkpoint_id, claim.files)
+
+    def begin(self, checkpoint_id: int) -> None:
+        """A checkpoint is under way and may refer to every shared file."""
+        self._registry.begin(checkpoint_id)
+
+    def check(self, ref: CheckpointRef, metadata: CheckpointMetadata) -> None:
+        """Refuse a checkpoint that refers to deleted files.
+
+        Raises:
+            StorageError: it does; completing it would make a checkpoint that cannot be restored.
+        """
+        lost = self._registry.lost(shared_files(ref.directory, metadata))
+        if lost:
+            msg = f"checkpoint {ref.checkpoint_id} refers to files that were deleted: {lost!r}"
+            raise StorageError(msg)
+
+    def complete(self, ref: CheckpointRef, metadata: CheckpointMetadata) -> None:
+        """A checkpoint exists: its shared files stay as long as it does."""
+        files = shared_files(ref.directory, metadata)
+        self._delete(self._registry.complete(ref.checkpoint_id, files))
+
+    def abort(self, ref: CheckpointRef, files: Iterable[str]) -> None:
+        """Delete an aborted checkpoint: its directory and the files that it created."""
+        self.delete_tree(ref.directory)
+        inside = f"{ref.directory}/"
+        created = [file for file in files if not file.startswith(inside)]
+        self._delete(self._registry.abort(ref.checkpoint_id, created))
+
+    def discard(self, files: Iterable[str]) -> None:
+        """Delete files of an acknowledgement that came too late, unless they are in use."""
+        self._delete(self._registry.discard(files))
+
+    def delete(self, ref: CheckpointRef) -> None:
+        """Delete a completed checkpoint and the shared files that it was the last to use."""
+        # Metadata first: a half-deleted checkpoint must never be taken for a valid one.
+        if self._quietly(partial(self._storage.delete, metadata_path(ref.directory))):
+            self.delete_tree(ref.directory)
+            self._delete(self._registry.release(ref.checkpoint_id))
+        else:
+            self._undeleted.append(ref)
+
+    def delete_tree(self, directory: str) -> None:
+        """Delete a directory with everything below it."""
+        self._quietly(partial(self._storage.delete_tree, directory))
+
+    def subsume_foreign(self) -> None:
+        """Delete the claimed checkpoint on another storage; it was replaced."""
+        claimed, self._foreign = self._foreign, None
+        if claimed is None:
+            return
+        storage, directory = claimed.storage, claimed.ref.directory
+        if self._quietly(partial(storage.delete, metadata_path(directory))):
+            self._quietly(partial(storage.delete_tree, directory))
+            for file in sorted(claimed.files):
+                self._quietly(partial(storage.delete, file))
+
+    def end_foreign(self, retention: Retention, end: JobEnd) -> None:
+        """Treat the claimed checkpoint on another storage as the job's own at its end."""
+        if is_discarded("checkpoint", retention, end):
+            self.subsume_foreign()
+
+    def sweep_attempts(self, before: int) -> None:
+        """Delete shared files of attempts that are over and that no checkpoint uses.
+
+        Safe while slots of those attempts still live: nothing that they say counts any more, and
+        what they write from here on goes with the next sweep.
+        """
+        self._quietly(partial(self._sweep_shared, before))
+
+    def sweep_job(self, kept: Iterable[CheckpointRef], first_id: int | None) -> None:
+        """Delete what is left of the job but the checkpoints to keep and their files."""
+        undeleted, self._undeleted = self._undeleted, []
+        for ref in undeleted:
+            self.delete(ref)
+        self._quietly(partial(self._sweep_directories, {ref.directory for ref in kept}, first_id))
+        self._quietly(partial(self._sweep_shared, None))
+
+    def _sweep_directories(self, kept: set[str], first_id: int | None) -> None:
+        job = self._job_id
+        for name in self._storage.list(job):
+            number = checkpoint_id_of(name)
+            ours = number is not None and first_id is not None and number >= first_id
+            if ours and f"{job}/{name}" not in kept:
+                self.delete_tree(f"{job}/{name}")
+
+    def _sweep_shared(self, before: int | None) -> None:
+        folder = shared_dir(self._job_id)
+        remains = []
+        for name in self._storage.list(folder):
+            attempt = data_file_attempt(name)
+            if attempt is not None and (before is None or attempt < before):
+                remains.append(f"{folder}/{name}")
+        self._delete(self._registry.discard(remains))
+
+    def _delete(self, files: Iterable[str]) -> None:
+        for file in files:
+            self._quietly(partial(self._storage.delete, file))
+
+    @staticmethod
+    def _quietly(work: Callable[[], None]) -> bool:
+        try:
+            work()
+        except StorageError as error:
+            log.warning("clean-up failed: %s", error)
+            return False
+        return True

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from weir.backend.base import KeyedBackend, SharedFiles
+from weir.backend.changelog.backend import ChangelogBackend, ChangelogPlace
+from weir.backend.changelog.settings import ChangelogSettings
 from weir.backend.hashmap import HashMapBackend
 from weir.keygroup import KeyGroupRange
 from weir.testing.backend_conformance import KeyedBackendConformance
 from weir.testing.backend_incremental_conformance import IncrementalConformance
+from weir.testing.background import ManualBackground
+from weir.testing.checkpoint_world import MemoryFiles
+from weir.testing.clock import ManualClock
 
 
 class TestHashMapBackend(KeyedBackendConformance):
@@ -31,3 +36,35 @@ class TestTrackedHashMapBackend(KeyedBackendConformance, IncrementalConformance)
     ) -> KeyedBackend:
         """Return an empty backend; shared files come with each snapshot."""
         return HashMapBackend(key_type, key_groups, tracked=True)
+
+
+class TestChangelogOverHashMap(KeyedBackendConformance, IncrementalConformance):
+    """Objects in memory and a log of their changes, with a materialisation now and then."""
+
+    def make_backend(self, key_type: Any, key_groups: KeyGroupRange) -> KeyedBackend:
+        """Return an empty backend."""
+        return self.make_incremental(key_type, key_groups, MemoryFiles())
+
+    def make_incremental(
+        self, key_type: Any, key_groups: KeyGroupRange, shared: SharedFiles
+    ) -> KeyedBackend:
+        """Return an empty backend that writes segments of 100 bytes ahead of checkpoints."""
+        settings = ChangelogSettings(
+            materialize_ms=30,
+            failures_max=3,
+            preemptive_bytes=100,
+            attempts=3,
+            in_flight_bytes=1 << 20,
+        )
+        place = ChangelogPlace(shared, TickingClock(), settings)
+        inner = HashMapBackend(key_type, key_groups, tracked=True)
+        return ChangelogBackend(inner, place, ManualBackground(inline=True))
+
+
+class TickingClock(ManualClock):
+    """A clock on which every look takes a moment."""
+
+    def monotonic_ms(self) -> int:
+        """Let a millisecond pass."""
+        self.advance(1)
+        return super().monotonic_ms()

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from weir.backend.base import KeyedBackend, SharedFiles
+from weir.backend.changelog.backend import ChangelogBackend, ChangelogPlace
+from weir.backend.changelog.settings import ChangelogSettings
+from weir.backend.changelog.source import ChangeSource
 from weir.backend.hashmap import HashMapBackend
 from weir.clock import Clock, SystemClock
 from weir.errors import UsageError
@@ -65,9 +68,18 @@ def create_backend(
     Raises:
         UsageError: there is no backend of that name.
     """
-    kind, settings = context.settings.kind, context.settings
+    settings = context.settings
+    kind = settings.kind
     if kind == "hashmap":
         tracked = settings.incremental or settings.changelog
-        return HashMapBackend(key_type, key_groups, tracked=tracked)
+        hashmap = HashMapBackend(key_type, key_groups, tracked=tracked)
+        return with_changelog(hashmap, context) if settings.changelog else hashmap
     msg = f"state.backend.type {kind!r} is not available: this release has 'hashmap'"
     raise UsageError(msg)
+
+
+def with_changelog(inner: ChangeSource, context: BackendContext) -> ChangelogBackend:
+    """Log the changes of a backend that can tell what changed."""
+    settings = ChangelogSettings.of(context.settings.options)
+    place = ChangelogPlace(context.shared, context.clock, settings, context.operator)
+    return ChangelogBackend(inner, place)

@@ -49,6 +49,12 @@ LATENCY_STATE_NAME = ConfigOption(
 ROCKSDB_LOCALDIR = ConfigOption(
     _R + "localdir", STRING, None, "Directories of the databases, separated by ',' or ':'."
 )
+ROCKSDB_PLACEMENT = ConfigOption(
+    _R + "localdir.placement",
+    one_of("random", "round-robin", "least-loaded"),
+    "random",
+    "How a database is given one of several directories.",
+)
 ROCKSDB_TIMERS = ConfigOption(
     _R + "timer-service.factory", one_of("ROCKSDB", "HEAP"), "ROCKSDB", "Where timers are kept."
 )
@@ -226,4 +232,32 @@ CHANGELOG_PERSIST_DELAY = ConfigOption(
     10,
     "How long changes of several operators are gathered.",
     ("dstl.dfs.batch.persist-delay",),
+)
+CHANGELOG_PERSIST_SIZE = ConfigOption(
+    _C + "dstl.dfs.batch.persist-size-threshold",
+    MEMORY,
+    10 << 20,
+    "Changes of several operators that are not gathered any longer.",
+    ("dstl.dfs.batch.persist-size-threshold",),
+)
+CHANGELOG_UPLOAD_ATTEMPTS = ConfigOption(
+    _C + "dstl.dfs.upload.max-attempts",
+    INT,
+    3,
+    "How often writing a part of the log is tried.",
+    ("dstl.dfs.upload.max-attempts",),
+)
+CHANGELOG_UPLOAD_TIMEOUT = ConfigOption(
+    _C + "dstl.dfs.upload.timeout",
+    DURATION,
+    1_000,
+    "Time for one attempt.",
+    ("dstl.dfs.upload.timeout",),
+)
+CHANGELOG_UPLOAD_IN_FLIGHT = ConfigOption(
+    _C + "dstl.dfs.upload.max-in-flight",
+    MEMORY,
+    100 << 20,
+    "Changes that wait to be written, before records have to wait.",
+    ("dstl.dfs.upload.max-in-flight",),
 )

@@ -65,8 +65,8 @@ def operator_state_is_not_restored(patch):
 def keyed_state_is_not_restored(patch):
     restore = StatefulOperator.restore
 
-    def broken(self, checkpoint_id, keyed, operator):
-        restore(self, checkpoint_id, [], operator)
+    def broken(self, checkpoint_id, keyed, operator, raw):
+        restore(self, checkpoint_id, [], operator, raw)
 
     patch.setattr(StatefulOperator, "restore", broken)
 

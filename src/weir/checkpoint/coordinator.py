@@ -335,11 +335,19 @@ class CheckpointCoordinator:
         return [
             NotifyAborted(checkpoint_id, pending.request, reason, detail),
             DiscardPending(pending.ref, pending.files),
-            *self._count(checkpoint_id, pending.request, reason, from_task=from_task),
+            *self._count(
+                checkpoint_id, pending.request, reason, from_task=from_task, detail=detail
+            ),
         ]
 
     def _count(
-        self, checkpoint_id: int, request: CheckpointRequest, reason: FailureReason, from_task: bool
+        self,
+        checkpoint_id: int,
+        request: CheckpointRequest,
+        reason: FailureReason,
+        *,
+        from_task: bool,
+        detail: str = "",
     ) -> list[Action]:
         failure = CheckpointFailure(
             checkpoint_id, reason, request.is_savepoint, request.synchronous, from_task
@@ -348,7 +356,8 @@ class CheckpointCoordinator:
             return []
         what = "savepoint" if request.is_savepoint else "checkpoint"
         tolerated = f"{self.failures.tolerable} failed checkpoints are tolerated"
-        return [FailJob(f"{what} {checkpoint_id} failed: {reason.value}; {tolerated}")]
+        why = f"{reason.value} ({detail})" if detail else reason.value
+        return [FailJob(f"{what} {checkpoint_id} failed: {why}; {tolerated}")]
 
     def _delete(self, refs: Iterable[CheckpointRef]) -> list[Action]:
         actions: list[Action] = []

@@ -27,6 +27,7 @@ CASES = [
             _C + "storage": "jobmanager",
             _C + "dir": "s3://b/chk",
             _C + "savepoint-dir": "s3://b/save",
+            "weir.checkpoint.jobmanager-max-state-size": "9 b",
         },
     ),
     (

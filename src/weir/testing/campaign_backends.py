@@ -1,0 +1,29 @@
+"""The kinds of backends and checkpoints that campaigns and harness tests run jobs with.
+
+Settings come from configuration keys, as for a job, so that backends find every option.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from weir.backend.factory import BackendSettings
+from weir.jobmanager.settings import JobSettings
+
+_INCREMENTAL = {"execution.checkpointing.incremental": "true"}
+_CHANGELOG = {"state.changelog.enabled": "true"}
+BACKENDS: Final[dict[str, dict[str, Any]]] = {
+    "hashmap": {},
+    "hashmap-incremental": _INCREMENTAL,
+}
+
+
+def settings_of(name: str) -> BackendSettings:
+    """Return the settings of one kind."""
+    return JobSettings.of([BACKENDS[name]]).backend
+
+
+def sharing() -> list[str]:
+    """Return the kinds whose checkpoints share files."""
+    every = {name: settings_of(name) for name in BACKENDS}
+    return [name for name, found in every.items() if found.incremental or found.changelog]

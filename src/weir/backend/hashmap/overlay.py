@@ -62,7 +62,14 @@ class Overlay(dict[Any, Any]):
 
     def __setitem__(self, address: Any, value: Any) -> None:
         found = dict.get(self, address, _MISSING)
-        if found is _REMOVED or (found is _MISSING and self._from_below(address) is _MISSING):
+        if found is _MISSING:
+            below = self.below
+            if below.__class__ is dict:
+                if address not in below:
+                    self.grown += 1
+            elif self._from_below(address) is _MISSING:
+                self.grown += 1
+        elif found is _REMOVED:
             self.grown += 1
         dict.__setitem__(self, address, value)
 

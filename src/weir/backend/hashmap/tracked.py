@@ -11,7 +11,7 @@ from typing import Any
 
 from weir.backend.address import address_of
 from weir.backend.admission import INT_BOUNDS, holds_only_immutable
-from weir.backend.base import CurrentKey, StateDeclaration, StateKind
+from weir.backend.base import VOID, CurrentKey, StateDeclaration, StateKind
 from weir.backend.delta import GroupDelta
 from weir.backend.group_format import GroupFormat
 from weir.backend.handles import State
@@ -122,8 +122,16 @@ class _Value(HashMapValueState):
         return found
 
     def update(self, value: Any) -> None:
-        HashMapValueState.update(self, value)
-        _mark(self)
+        if value.__class__ is not self._exact:
+            if value is None:
+                self.clear()
+                return
+            value = self._admit(value)
+        c = self._current
+        group = c.group
+        address = c.key if c.namespace is VOID else address_of(c.key, c.namespace)
+        self._groups[group][address] = value
+        self._marks[group][address] = WHOLE
 
     def clear(self) -> None:
         _clear(self)
@@ -137,9 +145,16 @@ class _Integer(HashMapIntegerState):
         self._marks = table.marks
 
     def update(self, value: Any) -> None:
-        HashMapIntegerState.update(self, value)
+        if value.__class__ is not int or not self._low <= value <= self._high:
+            if value is None:
+                self.clear()
+                return
+            value = self._admit(value)
         c = self._current
-        self._marks[c.group][address_of(c.key, c.namespace)] = WHOLE
+        group = c.group
+        address = c.key if c.namespace is VOID else address_of(c.key, c.namespace)
+        self._groups[group][address] = value
+        self._marks[group][address] = WHOLE
 
     def clear(self) -> None:
         _clear(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.harness.programs import environment, run, started
 
+from weir.backend.factory import BackendSettings
 from weir.common import Time
 from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import WatermarkStrategy
@@ -84,8 +85,13 @@ def entries(harness):
 KEYS = [f"k{i}" for i in range(30)]
 
 
-def test_state_expires_with_the_clock_across_checkpoint_failover_and_rescaling():
-    first = remembering(ttl(), [(key, 1) for key in KEYS])
+@pytest.mark.parametrize(
+    "backend",
+    [BackendSettings(), BackendSettings(incremental=True), BackendSettings(changelog=True)],
+    ids=["full", "incremental", "changelog"],
+)
+def test_state_expires_with_the_clock_across_checkpoint_failover_and_rescaling(backend):
+    first = remembering(ttl(), [(key, 1) for key in KEYS], backend=backend)
     first.run_epoch(checkpoint=True)
     first.clock.advance(60)
     assert ask(first, KEYS) == {k: (1, [1], {1: k}, 1) for k in KEYS}
@@ -124,6 +130,17 @@ def test_background_clean_up_runs_at_the_end_of_epochs():
     harness.clock.advance(100)
     harness.run_epoch([(f"other {i}", 1) for i in range(30)])
     assert entries(harness) == 4 * 30
+
+
+def test_a_test_can_look_into_state_that_expires():
+    harness = remembering(ttl(), [("a", 5)])
+    harness.run_epoch()
+    value, elements, pairs, folded = descriptors(ttl())
+    assert harness.state("remember", value, "a").value() == 1
+    assert list(harness.state("remember", elements, "a").get()) == [5]
+    assert harness.state("remember", folded, "a").get() == 5
+    harness.clock.advance(100)
+    assert harness.state("remember", pairs, "a").get(5) is None
 
 
 def next_timers(harness):

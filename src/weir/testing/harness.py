@@ -417,10 +417,10 @@ class JobHarness:
         node = self._node(name)
         group = key_group(key, node.max_parallelism)
         owner = subtask_of(group, node.parallelism, node.max_parallelism)
-        backend: Any = list(self.operators(name))[owner]
-        backend = backend.backend
-        backend.current.key, backend.current.group = key, group
-        return backend.state(descriptor)
+        operator: Any = list(self.operators(name))[owner]
+        current = operator.backend.current
+        current.key, current.group = key, group
+        return operator.runtime_context.get_state(descriptor)
 
     def _node(self, name: str) -> OperatorNode:
         return next(op for op in self.plan.operators if name in (op.uid, op.name))

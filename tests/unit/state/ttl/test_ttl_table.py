@@ -8,14 +8,18 @@ from tests.unit.state.ttl.subjects import FOLDS, LISTS, SUBJECTS, Reducing, Valu
 from weir.backend.factory import BackendSettings
 from weir.testing.backend_snapshot_conformance import write_file
 
-BACKENDS = ["hashmap"]
+BACKENDS = {
+    "hashmap": BackendSettings(),
+    "incremental": BackendSettings(incremental=True),
+    "changelog": BackendSettings(changelog=True),
+}
 RELAXED = "ReturnExpiredIfNotCleanedUp"
 READ = "OnReadAndWrite"
 
 
 @pytest.fixture(params=BACKENDS)
 def settings(request):
-    return BackendSettings(request.param)
+    return BACKENDS[request.param]
 
 
 @pytest.fixture(params=SUBJECTS, ids=lambda s: type(s).__name__)

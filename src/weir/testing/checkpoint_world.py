@@ -8,6 +8,7 @@ the restore; and it refuses deletions that would take a file away from a checkpo
 from __future__ import annotations
 
 import io
+import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ class MemoryFiles:
     def __init__(self) -> None:
         """Begin without files."""
         self.files: dict[str, bytes] = {}
+        self._lock = threading.Lock()
         self.made = 0
         self.bytes_written = 0
         self.failures = 0
@@ -72,10 +74,11 @@ class MemoryFiles:
             raise OSError(msg)
 
     def _add(self, data: bytes) -> FileHandle:
-        self.made += 1
-        self.bytes_written += len(data)
-        path = f"../shared/{self.made}"
-        self.files[path] = data
+        with self._lock:
+            self.made += 1
+            self.bytes_written += len(data)
+            path = f"../shared/{self.made}"
+            self.files[path] = data
         return FileHandle(path, len(data), zlib.crc32(data))
 
 

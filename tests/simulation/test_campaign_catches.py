@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weir.backend.timers import TimerQueue
 from weir.checkpoint.coordinator import CheckpointCoordinator
+from weir.checkpoint.shared import SharedRegistry
 from weir.connector.file_writer import FileSinkWriter
 from weir.jobmanager.checkpoints import CheckpointRunner
 from weir.jobmanager.cleanup import CheckpointFiles
@@ -21,6 +24,7 @@ from weir.testing.harness_sources import HarnessSources
 pytestmark = pytest.mark.campaign
 
 FIXED = 0
+SHARING = -1
 REPEATING_SEEDS = (7, 8, 10, 11, 13)
 
 
@@ -144,6 +148,42 @@ def test_a_broken_engine_is_caught(monkeypatch, sabotage):
     steps = len(run(FIXED).steps)
     sabotage(monkeypatch)
     assert any(is_caught(FIXED, crashes) for crashes in spread(steps))
+
+
+def files_in_use_are_given_up(patch):
+    release = SharedRegistry.release
+
+    def broken(self, checkpoint_id):
+        files = self._files.get(checkpoint_id, frozenset())
+        return (*release(self, checkpoint_id), *sorted(files))
+
+    patch.setattr(SharedRegistry, "release", broken)
+
+
+def freed_files_stay(patch):
+    patch.setattr(SharedRegistry, "release", lambda self, checkpoint_id: ())
+    patch.setattr(SharedRegistry, "discard", lambda self, files: ())
+
+
+def changes_are_not_restored(patch):
+    restore = StatefulOperator.restore
+
+    def broken(self, checkpoint_id, keyed, operator, raw):
+        bases = [replace(source, layers=source.layers[-1:]) for source in keyed]
+        restore(self, checkpoint_id, bases, operator, raw)
+
+    patch.setattr(StatefulOperator, "restore", broken)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [files_in_use_are_given_up, freed_files_stay, changes_are_not_restored],
+    ids=lambda f: f.__name__,
+)
+def test_an_engine_that_is_broken_with_shared_files_is_caught(monkeypatch, sabotage):
+    steps = len(run(SHARING).steps)
+    sabotage(monkeypatch)
+    assert any(is_caught(SHARING, crashes) for crashes in spread(steps))
 
 
 def test_an_epoch_that_is_applied_twice_is_caught(monkeypatch):

@@ -17,10 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weir.checkpoint.settings import CheckpointSettings, Retention
-from weir.checkpoint.store import list_completed
+from weir.checkpoint.store import list_completed, verify_files
 from weir.errors import WeirError
+from weir.jobmanager.claims import ClaimMode
+from weir.jobmanager.settings import StateFileSettings
 from weir.runtime.subtask import EpochInfo
 from weir.storage.memory import MemoryStorage
+from weir.testing.campaign_backends import BACKENDS, settings_of
 from weir.testing.campaign_program import TEXT_FOLDER, TRANSACTIONS_FOLDER, build, expected
 from weir.testing.campaign_world import Crash, Kind, World
 from weir.testing.harness import HarnessOptions, JobHarness
@@ -59,12 +62,20 @@ class Scenario:
     tolerable: int
     every: int
     repeated: bool = False
+    backend: str = "hashmap"
+    claim: ClaimMode = ClaimMode.NO_CLAIM
+    inline_bytes: int = 0
 
     @classmethod
     def of(cls, seed: int) -> Scenario:
-        """Derive everything from a seed; seed 0 is the fixed scenario of the full enumeration."""
-        if seed == 0:
-            return cls(0, 14, 2, 2, 2, False, 0, 2)
+        """Derive everything from a seed.
+
+        Seeds of 0 and below are the fixed scenarios of the full enumeration, one per backend.
+        """
+        backends = list(BACKENDS)
+        if seed <= 0:
+            claim = ClaimMode.CLAIM if seed else ClaimMode.NO_CLAIM
+            return cls(seed, 14, 2, 2, 2, False, 0, 2, backend=backends[-seed], claim=claim)
         dice = Dice(seed)
         return cls(
             seed,
@@ -76,6 +87,9 @@ class Scenario:
             tolerable=dice.below(2),
             every=1 + dice.below(3),
             repeated=bool(dice.below(2)),
+            backend=backends[dice.below(len(backends))],
+            claim=list(ClaimMode)[dice.below(3)],
+            inline_bytes=(0, 0, 900)[dice.below(3)],
         )
 
 
@@ -118,6 +132,9 @@ class _Run:
             repeated=scenario.repeated,
             wait_for_checkpoints=True,
             hooks=self.world,
+            backend=settings_of(scenario.backend),
+            state_files=StateFileSettings(scenario.inline_bytes),
+            claim=scenario.claim,
         )
         graph = build(self.world.name, scenario.events, scenario.rules)
         return JobHarness(graph, scenario.parallelism, options)
@@ -175,7 +192,7 @@ class _Run:
                 self._zombies.append((job.slots, slot))
             else:
                 job.slots.kill(slot)
-        parallelism = 1 + self._dice.below(3) if self.scenario.seed else 2
+        parallelism = 1 + self._dice.below(3) if self.scenario.seed > 0 else 2
         return self._adopt(job.successor(parallelism)).start
 
     def _drive(self, job: JobHarness) -> None:
@@ -238,10 +255,18 @@ def _problems(running: _Run) -> list[str]:
     hidden = [p for p in disk.hidden() if not any(name in p for name in excused)]
     problems += [f"hidden file left: {path}" for path in hidden]
     ended = running.jobs[-1].job_id
+    problems += _damaged(running.storage)
     if running.cut_short:
         return problems
     problems += [f"checkpoint file left: {ended}/{n}" for n in running.storage.list(ended)]
     return problems
+
+
+def _damaged(storage: MemoryStorage) -> list[str]:
+    """Return what is wrong with checkpoints that exist, whoever they belong to."""
+    stored = [s for job in storage.list() for s in list_completed(storage, job)]
+    problems = [p for s in stored for p in verify_files(storage, s.directory, s.metadata)]
+    return [f"complete checkpoint is damaged: {problem}" for problem in problems]
 
 
 def _left_checkpoint(running: _Run, job: JobHarness) -> bool:

@@ -5,6 +5,7 @@ Settings come from configuration keys, as for a job, so that backends find every
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 from weir.backend.factory import BackendSettings
@@ -18,6 +19,7 @@ BACKENDS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+@cache
 def settings_of(name: str) -> BackendSettings:
     """Return the settings of one kind."""
     return JobSettings.of([BACKENDS[name]]).backend

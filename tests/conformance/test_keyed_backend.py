@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
 
 from weir.backend.base import KeyedBackend, SharedFiles
 from weir.backend.changelog.backend import ChangelogBackend, ChangelogPlace
 from weir.backend.changelog.settings import ChangelogSettings
+from weir.backend.factory import BackendContext, BackendSettings
 from weir.backend.hashmap import HashMapBackend
+from weir.backend.rocksdb import RocksDBBackend
 from weir.keygroup import KeyGroupRange
 from weir.testing.backend_conformance import KeyedBackendConformance
 from weir.testing.backend_incremental_conformance import IncrementalConformance
@@ -68,3 +76,56 @@ class TickingClock(ManualClock):
         """Let a millisecond pass."""
         self.advance(1)
         return super().monotonic_ms()
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Iterator[Path]:
+    """Give databases a place in memory where there is one: every one of them syncs its files."""
+    shared_memory = Path("/dev/shm")
+    if not os.access(shared_memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="weir-test-", dir=shared_memory) as directory:
+        yield Path(directory)
+
+
+class RocksDBCase:
+    """State in a database; every backend that a test made is closed after it."""
+
+    options: ClassVar[dict[str, Any]] = {}
+    shares_little = False
+
+    @pytest.fixture(autouse=True)
+    def directory(self, scratch: Path) -> Iterator[None]:
+        """Give the test's databases a place."""
+        settings = BackendSettings("rocksdb", incremental=True, options=self.options)
+        self.context = BackendContext(settings, local_dir=scratch)
+        self.made: list[KeyedBackend] = []
+        yield
+        for backend in self.made:
+            backend.close()
+
+    def make_backend(self, key_type: Any, key_groups: KeyGroupRange) -> KeyedBackend:
+        """Return an empty backend."""
+        self.made.append(RocksDBBackend(self.context, key_type, key_groups))
+        return self.made[-1]
+
+    def make_incremental(
+        self, key_type: Any, key_groups: KeyGroupRange, shared: SharedFiles
+    ) -> KeyedBackend:
+        """Return an empty backend; shared files come with each snapshot."""
+        return self.make_backend(key_type, key_groups)
+
+
+class TestRocksDBBackend(RocksDBCase, KeyedBackendConformance, IncrementalConformance):
+    """The defaults."""
+
+
+class TestRocksDBBackendWithoutCache(RocksDBCase, KeyedBackendConformance):
+    """Hardly any memory, timers outside the database: almost every access reads and writes."""
+
+    options: ClassVar[dict[str, Any]] = {
+        "state.backend.rocksdb.memory.fixed-per-slot": 1 << 16,
+        "state.backend.rocksdb.timer-service.factory": "HEAP",
+        "execution.checkpointing.file-merging.enabled": False,
+    }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from weir.backend.base import KeyedBackend, SharedFiles
-from weir.backend.changelog.backend import ChangelogBackend, ChangelogPlace
+from weir.backend.changelog.backend import Background, ChangelogBackend, ChangelogPlace
 from weir.backend.changelog.settings import ChangelogSettings
 from weir.backend.changelog.source import ChangeSource
 from weir.backend.hashmap import HashMapBackend
@@ -49,7 +49,7 @@ class BackendContext:
     """Where a backend lives: one operator of one subtask of one attempt.
 
     `local_dir` is where the slot may keep files as long as it lives, None for the system's
-    temporary directory.
+    temporary directory. `background` runs what nobody waits for, None for threads of the backend.
     """
 
     settings: BackendSettings = field(default_factory=BackendSettings)
@@ -58,6 +58,7 @@ class BackendContext:
     local_dir: Path | None = None
     operator: str = "operator"
     subtask: int = 0
+    background: Background | None = None
 
 
 def create_backend(
@@ -74,7 +75,18 @@ def create_backend(
         tracked = settings.incremental or settings.changelog
         hashmap = HashMapBackend(key_type, key_groups, tracked=tracked)
         return with_changelog(hashmap, context) if settings.changelog else hashmap
-    msg = f"state.backend.type {kind!r} is not available: this release has 'hashmap'"
+    if kind == "rocksdb":
+        # Imported here: programs without it need not have its package.
+        from weir.backend.rocksdb import RocksDBBackend
+
+        if settings.changelog:
+            msg = (
+                "state.changelog.enabled is not available with state.backend.type 'rocksdb': use "
+                "execution.checkpointing.incremental, or 'hashmap' with the changelog"
+            )
+            raise UsageError(msg)
+        return RocksDBBackend(context, key_type, key_groups)
+    msg = f"state.backend.type {kind!r} is not available: there are 'hashmap' and 'rocksdb'"
     raise UsageError(msg)
 
 
@@ -82,4 +94,4 @@ def with_changelog(inner: ChangeSource, context: BackendContext) -> ChangelogBac
     """Log the changes of a backend that can tell what changed."""
     settings = ChangelogSettings.of(context.settings.options)
     place = ChangelogPlace(context.shared, context.clock, settings, context.operator)
-    return ChangelogBackend(inner, place)
+    return ChangelogBackend(inner, place, context.background)

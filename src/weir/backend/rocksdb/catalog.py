@@ -1,0 +1,119 @@
+"""What a database holds besides registered states, and what describes it in a checkpoint.
+
+States that were restored and not asked for yet are in one of two forms. A *stored* state has a
+column family of its own, with rows of the types it was stored with: it came with the files of a
+database. A *packed* state came from a snapshot in the common format: its key groups are rows of one
+column family, as they were read::
+
+    key     key group (2 bytes) | length of the name (2 bytes) | name | part (4 bytes)
+    value   MessagePack [data, count, origin, delta]
+
+so that a key group is one range in every column family.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from weir.backend.base import NATIVE_PREFIX, StateKind
+from weir.backend.group_format import GroupFormat
+from weir.backend.restored import EncodedGroup, RestoredState
+from weir.backend.rocksdb.database import Batch, Cursor, Database
+from weir.backend.rocksdb.keys import group_start
+from weir.codec import codec_for
+from weir.common.typeinfo import type_from_json
+from weir.errors import CorruptStateError, IncompatibleStateError
+
+NATIVE = NATIVE_PREFIX + "rocksdb"
+PACKED_FAMILY = "packed"
+_HEAD = struct.Struct(">HH")
+_PART = struct.Struct(">I")
+_encode = msgspec.msgpack.encode
+_decode = msgspec.msgpack.Decoder(tuple[bytes, int, str, bool]).decode
+
+
+@dataclass
+class Described:
+    """Kind and types of a state, as snapshots describe them; the column family of stored ones."""
+
+    name: str
+    kind: str
+    types: dict[str, Any]
+    family: str = PACKED_FAMILY
+
+    @property
+    def is_stored(self) -> bool:
+        """Tell whether the state has a column family of its own."""
+        return self.family != PACKED_FAMILY
+
+    def restored(self) -> RestoredState:
+        """Return the description with no groups."""
+        return RestoredState(self.name, self.kind, self.types)
+
+    def group_format(self) -> GroupFormat:
+        """Return the format of the stored types."""
+        codecs = {part: codec_for(type_from_json(found)) for part, found in self.types.items()}
+        kind = StateKind[self.kind] if self.kind in StateKind.__members__ else None
+        return GroupFormat(
+            kind, codecs["key"], codecs["namespace"], codecs["value"], codecs.get("map_key")
+        )
+
+
+@dataclass
+class Catalog:
+    """All states that were restored and not asked for yet."""
+
+    stored: dict[str, Described] = field(default_factory=dict)
+    packed: dict[str, Described] = field(default_factory=dict)
+
+    def unite(self, found: Described, origin: str) -> None:
+        """Add a state that another old subtask stored; both must mean the same.
+
+        Raises:
+            CorruptStateError: the kinds differ.
+            IncompatibleStateError: the types differ.
+        """
+        table = self.stored if found.is_stored else self.packed
+        known = table.setdefault(found.name, found)
+        if known.kind != found.kind:
+            msg = f"state {found.name!r} in {origin!r} has another kind than in its other files"
+            raise CorruptStateError(msg)
+        if known.types != found.types:
+            msg = (
+                f"state {found.name!r} in {origin!r} has the types {found.types!r}, in other "
+                f"files {known.types!r}: restore an older checkpoint, and ask for the state in "
+                f"open, so that all subtasks change its type together"
+            )
+            raise IncompatibleStateError(msg)
+
+
+def pack(database: Database, batch: Batch, state: RestoredState) -> None:
+    """Put the key groups of a state, as they were read, into the database."""
+    family = database.family(PACKED_FAMILY)
+    name = state.name.encode()
+    for group, parts in state.groups.items():
+        for number, part in enumerate(parts):
+            key = _HEAD.pack(group, len(name)) + name + _PART.pack(number)
+            value = _encode((part.data, part.count, part.origin, part.delta))
+            batch.put(family, key, value)
+
+
+def unpack(cursor: Cursor, group: int) -> Iterator[tuple[str, bytes, EncodedGroup]]:
+    """Return name, database key and contents of all parts of a key group, in order."""
+    for key, value in cursor.scan(group_start(group), group_start(group + 1)):
+        length = _HEAD.unpack_from(key)[1]
+        name = key[_HEAD.size : _HEAD.size + length].decode()
+        yield name, key, EncodedGroup(*_decode(value))
+
+
+def unpack_state(cursor: Cursor, group: int, name: str) -> Iterator[tuple[bytes, EncodedGroup]]:
+    """Return database key and contents of the parts of one state in a key group."""
+    encoded = name.encode()
+    prefix = _HEAD.pack(group, len(encoded)) + encoded
+    for key, value in cursor.scan(prefix, prefix + b"\xff" * _PART.size):
+        yield key, EncodedGroup(*_decode(value))

@@ -1,0 +1,277 @@
+"""Map state: a row per map entry, so that one entry of a big map is read without the others.
+
+A database key is the address and the encoded map key. The value begins with a byte: 0 for None, 1
+before the encoded value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from weir.backend.address import address_of
+from weir.backend.admission import admission
+from weir.backend.base import CurrentKey, Keep, StateDeclaration
+from weir.backend.handles import MapState
+from weir.backend.rocksdb.database import Batch, Row
+from weir.backend.rocksdb.keys import after, key_codec
+from weir.backend.rocksdb.store import (
+    ABSENT,
+    StateFacts,
+    StoreContext,
+    is_fixed,
+    may_change,
+    owned_groups,
+)
+from weir.codec import Codec
+from weir.errors import UsageError
+
+NULL = b"\0"
+
+
+def encode_value(codec: Codec, value: Any) -> bytes:
+    """Return the bytes of a map value."""
+    return NULL if value is None else b"\1" + codec.encode(value)
+
+
+def decode_value(codec: Codec, data: bytes) -> Any:
+    """Return a map value."""
+    return None if data == NULL else codec.decode(data[1:])
+
+
+class _Entry:
+    """What is known of one map.
+
+    `known` are values by map key, `ABSENT` where there is none; with `complete` there are no
+    others. With `cleared` the database's rows are to go first.
+    """
+
+    __slots__ = ("changed", "cleared", "complete", "known", "shown")
+
+    def __init__(self) -> None:
+        self.known: dict[Any, Any] = {}
+        self.changed: set[Any] = set()
+        self.shown: set[Any] = set()
+        self.complete = False
+        self.cleared = False
+
+
+class MapStore:
+    """All maps of one state."""
+
+    def __init__(self, facts: StateFacts, context: StoreContext, value_type: Any) -> None:
+        """Begin with an empty cache."""
+        map_key = facts.format.map_key
+        if map_key is None:
+            msg = f"state {facts.name!r} is kept as a map, but its format has no map keys"
+            raise UsageError(msg)
+        self.facts = facts
+        self._context = context
+        self._map_key = key_codec(map_key)
+        self._value = facts.format.value
+        self.mutable = may_change(value_type)
+        self._size = 0
+        self._dirty: dict[tuple[int, Any], _Entry] = {}
+        self.groups: list[Any] = owned_groups(context.key_groups, lambda _: {})
+
+    def entry(self, group: int, address: Any) -> _Entry:
+        """Return what is known of a map."""
+        found: _Entry | None = self.groups[group].get(address)
+        if found is None:
+            found = self.groups[group][address] = _Entry()
+            self._context.budget.charge(0)
+        return found
+
+    def get(self, group: int, address: Any, key: Any) -> Any:
+        """Return the value of a map key to hand out, `ABSENT` when there is none."""
+        entry = self.entry(group, address)
+        value = entry.known.get(key, entry)
+        if value is entry:
+            if entry.complete:
+                return ABSENT
+            data = self._row(group, address, key)
+            value = ABSENT if data is None else decode_value(self._value, data)
+            entry.known[key] = value
+            self._context.budget.charge(0 if data is None else 4 * len(data))
+        if self.mutable and value is not ABSENT and not is_fixed(value):
+            entry.shown.add(key)
+            self._dirty[group, address] = entry
+        return value
+
+    def _row(self, group: int, address: Any, key: Any) -> bytes | None:
+        try:
+            row = self._map_key.encode(key)
+        except UsageError:
+            return None  # what the declared type cannot hold was never put
+        found: bytes | None = self.facts.family.get(
+            self._context.addresses.encode(group, address) + row
+        )
+        return found
+
+    def put(self, group: int, address: Any, values: dict[Any, Any]) -> None:
+        """Set the values of map keys, `ABSENT` to remove them."""
+        entry = self.entry(group, address)
+        entry.known.update(values)
+        entry.changed.update(values)
+        self._dirty[group, address] = entry
+        self._context.budget.charge((self._size + 100) * len(values))
+
+    def clear(self, group: int, address: Any) -> None:
+        """Remove a map."""
+        entry = self.entry(group, address)
+        entry.known, entry.changed, entry.shown = {}, set(), set()
+        entry.complete = entry.cleared = True
+        self._dirty[group, address] = entry
+
+    def items(self, group: int, address: Any) -> list[tuple[Any, Any]]:
+        """Return all entries to hand out."""
+        entry = self.entry(group, address)
+        if not entry.complete:
+            self._complete(entry, group, address)
+        found = [item for item in entry.known.items() if item[1] is not ABSENT]
+        if self.mutable and found:
+            entry.shown.update(key for key, value in found if not is_fixed(value))
+            self._dirty[group, address] = entry
+        return found
+
+    def is_empty(self, group: int, address: Any) -> bool:
+        """Tell whether a map has no entries, without reading them all."""
+        entry = self.entry(group, address)
+        if any(value is not ABSENT for value in entry.known.values()):
+            return False
+        if entry.complete:
+            return True
+        prefix = self._context.addresses.encode(group, address)
+        rows = self.facts.family.cursor().keys(prefix, after(prefix))
+        return all(self._map_key.decode(row[len(prefix) :]) in entry.known for row in rows)
+
+    def _complete(self, entry: _Entry, group: int, address: Any) -> None:
+        prefix = self._context.addresses.encode(group, address)
+        decode, size = self._map_key.decode, 0
+        for row, data in self.facts.family.cursor().scan(prefix, after(prefix)):
+            key = decode(row[len(prefix) :])
+            if key not in entry.known:
+                entry.known[key] = decode_value(self._value, data)
+                size += 4 * len(data) + 200
+        entry.complete = True
+        self._context.budget.charge(size)
+
+    def flush(self, batch: Batch) -> None:
+        """Write what changed, also values that were handed out and changed in place."""
+        family, codec = self.facts.family, self._value
+        for (group, address), entry in self._dirty.items():
+            prefix = self._context.addresses.encode(group, address)
+            if entry.cleared:
+                for row in family.cursor().keys(prefix, after(prefix)):
+                    batch.delete(family, row)
+                entry.cleared = False
+            if entry.shown:
+                self._flush_shown(batch, entry, prefix)
+            for key in entry.changed:
+                value, row = entry.known[key], prefix + self._map_key.encode(key)
+                if value is ABSENT:
+                    batch.delete(family, row)
+                else:
+                    data = encode_value(codec, value)
+                    self._size = 4 * len(data)
+                    batch.put(family, row, data)
+            entry.changed.clear()
+        self._dirty.clear()
+
+    def _flush_shown(self, batch: Batch, entry: _Entry, prefix: bytes) -> None:
+        keys = list(entry.shown - entry.changed)
+        entry.shown.clear()
+        rows = [prefix + self._map_key.encode(key) for key in keys]
+        for key, row, old in zip(keys, rows, self.facts.family.get_many(rows), strict=True):
+            data = encode_value(self._value, entry.known[key])
+            if data != old:
+                batch.put(self.facts.family, row, data)
+
+    def forget(self, keep: Iterable[tuple[int, Any]] = ()) -> None:
+        """Drop all flushed entries but those of some addresses."""
+        kept = [(g, a, self.groups[g][a]) for g, a in keep if a in self.groups[g]]
+        for group in self._context.key_groups:
+            self.groups[group].clear()
+        for group, address, entry in kept:
+            self.groups[group][address] = entry
+            if self.mutable:
+                entry.shown.update(k for k, v in entry.known.items() if v is not ABSENT)
+                self._dirty[group, address] = entry
+
+    def is_settled(self, group: int, address: Any) -> bool:
+        """Tell whether the database has all there is of an address."""
+        return (group, address) not in self._dirty
+
+    def discard(self, group: int, address: Any) -> None:
+        """Drop a settled entry, because its rows change."""
+        self.groups[group].pop(address, None)
+
+    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> bool:
+        """Remove the map entries whose values are not kept."""
+        removed = [row for row, data in rows if not keep(decode_value(self._value, data))]
+        for row in removed:
+            batch.delete(self.facts.family, row)
+        return bool(removed)
+
+
+class RocksDBMapState(MapState[Any, Any]):
+    """A map per key."""
+
+    __slots__ = ("_admit", "_admit_key", "_current", "_store")
+
+    def __init__(self, store: MapStore, current: CurrentKey, spec: StateDeclaration) -> None:
+        """Bind the handle to its store and to the backend's current key."""
+        self._store = store
+        self._current = current
+        self._admit = admission(spec.name, spec.value_type)
+        self._admit_key = admission(spec.name, spec.key_type)
+
+    def _at(self) -> tuple[int, Any]:
+        c = self._current
+        return c.group, address_of(c.key, c.namespace)
+
+    def get(self, key: Any) -> Any:
+        """Return the value under a map key, None when there is none."""
+        value = self._store.get(*self._at(), key)
+        return None if value is ABSENT else value
+
+    def put(self, key: Any, value: Any) -> None:
+        """Set the value under a map key."""
+        self._store.put(*self._at(), {self._admit_key(key): self._admit(value)})
+
+    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        """Put all entries of a mapping, all or none."""
+        admit_key, admit = self._admit_key, self._admit
+        new = {admit_key(k): admit(v) for k, v in dict_value.items()}
+        if new:
+            self._store.put(*self._at(), new)
+
+    def remove(self, key: Any) -> None:
+        """Remove a map key; nothing happens when it is absent."""
+        group, address = self._at()
+        if self._store.get(group, address, key) is not ABSENT:
+            self._store.put(group, address, {key: ABSENT})
+
+    def contains(self, key: Any) -> bool:
+        """Tell whether a map key is present, also with a None value."""
+        return self._store.get(*self._at(), key) is not ABSENT
+
+    def items(self) -> list[tuple[Any, Any]]:
+        """Return all entries of this moment."""
+        return self._store.items(*self._at())
+
+    def keys(self) -> list[Any]:
+        """Return all map keys of this moment."""
+        return [key for key, _ in self._store.items(*self._at())]
+
+    def values(self) -> list[Any]:
+        """Return all values of this moment."""
+        return [value for _, value in self._store.items(*self._at())]
+
+    def is_empty(self) -> bool:
+        """Tell whether there are no entries."""
+        return self._store.is_empty(*self._at())
+
+    def clear(self) -> None:
+        """Remove the map of the current key."""
+        self._store.clear(*self._at())

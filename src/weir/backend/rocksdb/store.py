@@ -1,0 +1,138 @@
+"""What the caches of all kinds of state share: where rows are, what memory is left, key groups.
+
+Between two flushes a cache is the truth for what it holds and the database for the rest. A cache
+holds values as objects, so that a hot key is decoded once; what changed is written by `flush`,
+which leaves the cache as it is, and `forget` drops what the database has too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from weir.backend.admission import holds_only_immutable
+from weir.backend.base import Keep, StateCleanup, StateKind
+from weir.backend.group_format import GroupFormat
+from weir.backend.isolation import IMMUTABLE
+from weir.backend.rocksdb.database import Batch, Family, Row
+from weir.backend.rocksdb.keys import Addresses
+from weir.errors import UsageError
+from weir.keygroup import KeyGroupRange
+
+ABSENT: Final = object()
+"""In a cache: known not to be there."""
+ENTRY_BYTES = 250
+"""What an entry of a cache takes beside its value, about."""
+
+
+class Budget:
+    """Counts the memory of all caches of a backend, and calls for relief when it is used up."""
+
+    __slots__ = ("_limit", "_relieve", "used")
+
+    def __init__(self, limit: int, relieve: Callable[[], None]) -> None:
+        """Call `relieve` whenever more than `limit` bytes are in use."""
+        self._limit = limit
+        self._relieve = relieve
+        self.used = 0
+
+    def charge(self, size: int) -> None:
+        """Count the memory of a new entry."""
+        self.used += size + ENTRY_BYTES
+        if self.used > self._limit:
+            self._relieve()
+
+
+class Sequence:
+    """Numbers that grow through the life of a database."""
+
+    __slots__ = ("last",)
+
+    def __init__(self, last: int = 0) -> None:
+        """Go on after a number."""
+        self.last = last
+
+    def next(self) -> int:
+        """Return the next number."""
+        self.last += 1
+        return self.last
+
+
+@dataclass
+class StateFacts:
+    """One registered state: its declaration as far as the backend needs it, and its rows."""
+
+    name: str
+    kind: StateKind
+    format: GroupFormat
+    cleanup: StateCleanup | None
+    family: Family
+
+    def snapshot_filter(self) -> Keep | None:
+        """Return what full snapshots taken now leave out, None for nothing."""
+        cleanup = self.cleanup
+        return cleanup.keep() if cleanup is not None and cleanup.full_snapshot else None
+
+
+@dataclass(frozen=True)
+class StoreContext:
+    """What the stores of a backend have in common."""
+
+    addresses: Addresses
+    key_groups: KeyGroupRange
+    budget: Budget
+    sequence: Sequence
+
+
+class Store(Protocol):
+    """The cache in front of one state."""
+
+    facts: StateFacts
+    groups: list[Any]
+    mutable: bool
+    """Whether values may change in place."""
+
+    def flush(self, batch: Batch) -> None:
+        """Write what changed, also values that were handed out and changed in place."""
+
+    def forget(self, keep: Iterable[tuple[int, Any]] = ()) -> None:
+        """Drop all flushed entries but those of some addresses, given with their key groups."""
+
+    def is_settled(self, group: int, address: Any) -> bool:
+        """Tell whether the database has all there is of an address."""
+
+    def discard(self, group: int, address: Any) -> None:
+        """Drop a settled entry, because its rows change."""
+
+    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> bool:
+        """Remove what is not kept from the rows of one address; tell whether anything was."""
+
+
+class Foreign(dict[Any, Any]):
+    """Stands for the key groups that belong to other subtasks."""
+
+    def _refuse(self, *_: Any) -> Any:
+        msg = "the current key's key group is not owned by this subtask"
+        raise UsageError(msg)
+
+    get = __getitem__ = __setitem__ = __contains__ = pop = _refuse
+
+
+def owned_groups(key_groups: KeyGroupRange, make: Callable[[int], Any]) -> list[Any]:
+    """Return a list by key group, with a refusal below the first one."""
+    foreign = Foreign()
+    return [foreign] * key_groups.start + [make(group) for group in key_groups]
+
+
+def may_change(value_type: Any) -> bool:
+    """Tell whether values of a declared type may change in place."""
+    return not holds_only_immutable(value_type)
+
+
+def is_fixed(value: Any) -> bool:
+    """Tell quickly whether a value cannot change; False when in doubt."""
+    cls = value.__class__
+    if cls is tuple and len(value) == 2:  # a value with its timestamp
+        cls = value[0].__class__
+    return cls in IMMUTABLE

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from tests.databases import Databases, scratch_directory
 
 from weir.backend.base import KeyedBackend, SharedFiles
 from weir.backend.changelog.backend import ChangelogBackend, ChangelogPlace
 from weir.backend.changelog.settings import ChangelogSettings
-from weir.backend.factory import BackendContext, BackendSettings
 from weir.backend.hashmap import HashMapBackend
-from weir.backend.rocksdb import RocksDBBackend
 from weir.keygroup import KeyGroupRange
 from weir.testing.backend_conformance import KeyedBackendConformance
 from weir.testing.backend_incremental_conformance import IncrementalConformance
@@ -78,17 +74,6 @@ class TickingClock(ManualClock):
         return super().monotonic_ms()
 
 
-@pytest.fixture
-def scratch(tmp_path: Path) -> Iterator[Path]:
-    """Give databases a place in memory where there is one: every one of them syncs its files."""
-    shared_memory = Path("/dev/shm")
-    if not os.access(shared_memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(prefix="weir-test-", dir=shared_memory) as directory:
-        yield Path(directory)
-
-
 class RocksDBCase:
     """State in a database; every backend that a test made is closed after it."""
 
@@ -96,19 +81,17 @@ class RocksDBCase:
     shares_little = False
 
     @pytest.fixture(autouse=True)
-    def directory(self, scratch: Path) -> Iterator[None]:
+    def databases(self) -> Iterator[None]:
         """Give the test's databases a place."""
-        settings = BackendSettings("rocksdb", incremental=True, options=self.options)
-        self.context = BackendContext(settings, local_dir=scratch)
-        self.made: list[KeyedBackend] = []
-        yield
-        for backend in self.made:
-            backend.close()
+        with scratch_directory() as directory:
+            self.made = Databases(directory)
+            yield
+            self.made.close()
 
     def make_backend(self, key_type: Any, key_groups: KeyGroupRange) -> KeyedBackend:
         """Return an empty backend."""
-        self.made.append(RocksDBBackend(self.context, key_type, key_groups))
-        return self.made[-1]
+        made: KeyedBackend = self.made.backend(self.options, key_groups, key_type)
+        return made
 
     def make_incremental(
         self, key_type: Any, key_groups: KeyGroupRange, shared: SharedFiles

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from hypothesis import settings
@@ -22,10 +24,12 @@ from hypothesis.stateful import (
     multiple,
     rule,
 )
+from tests.databases import Databases, scratch_directory
 
+from weir.backend.base import KeyedBackend
 from weir.backend.hashmap import HashMapBackend
 from weir.common.typeinfo import Types
-from weir.keygroup import key_group, range_of, subtask_of
+from weir.keygroup import KeyGroupRange, key_group, range_of, subtask_of
 from weir.state.descriptor import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -74,15 +78,21 @@ Contents = dict[tuple[str, str], Any]
 class Job:
     """All subtasks of one operator; asks the subtask that owns a key."""
 
-    def __init__(self, parallelism: int, files: list[bytes]) -> None:
+    def __init__(
+        self, make: Callable[[KeyGroupRange], KeyedBackend], parallelism: int, files: list[bytes]
+    ) -> None:
         self.parallelism = parallelism
         self.backends = []
         for subtask in range(parallelism):
             owned = range_of(subtask, parallelism, MAX_PARALLELISM)
-            backend = HashMapBackend(Types.STRING(), owned)
+            backend = make(owned)
             if files:
                 backend.restore([source_of(data, owned) for data in files])
             self.backends.append(backend)
+
+    def close(self) -> None:
+        for backend in self.backends:
+            backend.close()
 
     def state(self, name: str, key: str) -> Any:
         group = key_group(key, MAX_PARALLELISM)
@@ -116,9 +126,12 @@ class KeyedBackendModel(RuleBasedStateMachine):
     in_flight = Bundle("in_flight")
     finished = Bundle("finished")
 
+    def make(self, owned: KeyGroupRange) -> KeyedBackend:
+        return HashMapBackend(Types.STRING(), owned)
+
     @initialize(parallelism=st.integers(1, 4))
     def start(self, parallelism: int) -> None:
-        self.job = Job(parallelism, [])
+        self.job = Job(self.make, parallelism, [])
         self.model: Contents = {}
         self.generation = 0
 
@@ -207,6 +220,11 @@ class KeyedBackendModel(RuleBasedStateMachine):
         for name in sorted(DECLARATIONS)[number + 1 :: 3]:
             assert self.job.read(name, key) == self.model.get((name, key))
 
+    @rule()
+    def end_epoch(self) -> None:
+        for backend in self.job.backends:
+            backend.end_epoch()
+
     @rule(target=in_flight, later=st.lists(CHANGES, min_size=1, max_size=8))
     def snapshot(self, later: list[tuple[str, str, int]]) -> Any:
         snapshots = [backend.snapshot(1) for backend in self.job.backends]
@@ -220,9 +238,10 @@ class KeyedBackendModel(RuleBasedStateMachine):
         if generation != self.generation or checkpoint.files:
             return multiple()
         checkpoint.files = [write_file(snapshot) for snapshot in checkpoint.snapshots]
-        job = Job(self.job.parallelism % 4 + 1, checkpoint.files)
+        job = Job(self.make, self.job.parallelism % 4 + 1, checkpoint.files)
         for name, key in itertools.product(DECLARATIONS, ALL_KEYS):
             assert job.read(name, key) == checkpoint.expected.get((name, key))
+        job.close()
         return checkpoint
 
     @rule(taken=consumes(in_flight))
@@ -233,7 +252,8 @@ class KeyedBackendModel(RuleBasedStateMachine):
 
     @rule(checkpoint=finished, parallelism=st.integers(1, 4))
     def crash_and_restore(self, checkpoint: Taken, parallelism: int) -> None:
-        self.job = Job(parallelism, checkpoint.files)
+        self.job.close()
+        self.job = Job(self.make, parallelism, checkpoint.files)
         self.model = copy.deepcopy(checkpoint.expected)
         self.generation += 1
 
@@ -254,7 +274,30 @@ class KeyedBackendModel(RuleBasedStateMachine):
         if hasattr(self, "job"):
             for name, key in itertools.product(DECLARATIONS, ALL_KEYS):
                 assert self.job.read(name, key) == self.model.get((name, key))
+            self.job.close()
+
+
+class RocksDBModel(KeyedBackendModel):
+    """The same in databases, with hardly any memory for objects."""
+
+    def __init__(self) -> None:
+        self.scratch = ExitStack()
+        self.databases = Databases(self.scratch.enter_context(scratch_directory()))
+        super().__init__()
+
+    def make(self, owned: KeyGroupRange) -> KeyedBackend:
+        options = {"state.backend.rocksdb.memory.fixed-per-slot": 1 << 16}
+        made: KeyedBackend = self.databases.backend(options, owned)
+        return made
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.databases.close()
+        self.scratch.close()
 
 
 TestKeyedBackendModel = KeyedBackendModel.TestCase
 TestKeyedBackendModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+TestRocksDBModel = RocksDBModel.TestCase
+TestRocksDBModel.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)

@@ -85,6 +85,27 @@ class RestoredState:
         return {"kind": self.kind, "type": self.types, "groups": groups}
 
 
+def common_sources(sources: list[RestoreSource], key_groups: KeyGroupRange) -> list[RestoreSource]:
+    """Return sources in the format that all backends read; the same ones where they are in it.
+
+    Raises:
+        UsageError: what a native format needs is not installed.
+        CorruptStateError: a file is damaged.
+    """
+    return [_common(source, key_groups) if _is_native(source) else source for source in sources]
+
+
+def _is_native(source: RestoreSource) -> bool:
+    return any(n.startswith(NATIVE_PREFIX) for layer in source.layers for n in layer.states)
+
+
+def _common(source: RestoreSource, key_groups: KeyGroupRange) -> RestoreSource:
+    # Imported here: it is above this module, and programs without it need not have its package.
+    from weir.backend.rocksdb.expand import expand_native
+
+    return expand_native(source, key_groups)
+
+
 def read_states(
     sources: list[RestoreSource], key_groups: KeyGroupRange, *, timers: bool = False
 ) -> dict[str, RestoredState]:
@@ -97,14 +118,13 @@ def read_states(
         IncompatibleStateError: subtasks stored a state with different types.
     """
     states: dict[str, RestoredState] = {}
-    for source in sources:
+    for source in common_sources(sources, key_groups):
         wanted = source.key_groups.intersect(key_groups)
         taken: dict[str, RestoredState] = {}
         for layer in source.layers:
             for name, entry in layer.states.items():
-                if name.startswith(NATIVE_PREFIX) or name.startswith(RESERVED_PREFIX) is not timers:
-                    continue
-                _read_layer(taken, name, entry, layer, wanted)
+                if name.startswith(RESERVED_PREFIX) is timers:
+                    _read_layer(taken, name, entry, layer, wanted)
         for state in taken.values():
             _unite(states, state)
     return states

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
+from tests.databases import Databases, scratch_directory
 
 from weir.backend.base import NO_KEY
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue
@@ -14,13 +18,46 @@ from weir.keygroup import KeyGroupRange, key_group, range_of
 from weir.testing.backend_snapshot_conformance import source_of, write_file
 
 ALL = KeyGroupRange(0, 127)
+Make = Callable[[str, Any, KeyGroupRange], Any]
+maker: Make = TimerQueue
 
 
-def queue(key_groups: KeyGroupRange = ALL, name: str = EVENT_TIMERS) -> TimerQueue:
-    return TimerQueue(name, Types.STRING(), key_groups)
+class StoredTimers:
+    """The timers of a RocksDB backend, with its snapshots and restores."""
+
+    def __init__(self, databases: Databases, name: str, key_type: Any, owned: KeyGroupRange):
+        options = {"state.backend.rocksdb.timer-service.cache-size": 3}
+        self.backend = databases.backend(options, owned, key_type)
+        self.name = name
+        self.key_groups = owned
+        self.snapshot = self.backend.snapshot
+        self.restore = self.backend.restore
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend.timers(self.name), name)
+
+    def __len__(self) -> int:
+        return len(self.backend.timers(self.name))
 
 
-def fired(timers: TimerQueue, up_to: int) -> list[tuple[int, str]]:
+@pytest.fixture(autouse=True, params=["memory", "rocksdb"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every rule holds wherever timers are kept."""
+    if request.param == "memory":
+        yield
+        return
+    with scratch_directory() as directory:
+        databases = Databases(directory)
+        monkeypatch.setitem(globals(), "maker", partial(StoredTimers, databases))
+        yield
+        databases.close()
+
+
+def queue(key_groups: KeyGroupRange = ALL, name: str = EVENT_TIMERS, key_type: Any = None) -> Any:
+    return maker(name, key_type or Types.STRING(), key_groups)
+
+
+def fired(timers: Any, up_to: int) -> list[tuple[int, str]]:
     return [(t.timestamp, t.key) for t in timers.pop_due(up_to)]
 
 
@@ -199,6 +236,6 @@ def test_timers_are_restored_before_the_first_registration_and_for_the_same_key_
     with pytest.raises(UsageError, match="restored once"):
         timers.restore([source_of(data)])
     with pytest.raises(IncompatibleStateError):
-        TimerQueue(EVENT_TIMERS, Types.LONG(), ALL).restore([source_of(data)])
+        queue(key_type=Types.LONG()).restore([source_of(data)])
     with pytest.raises(CorruptStateError, match="in another file"):
         queue().restore([source_of(data), source_of(data)])

@@ -31,7 +31,7 @@ from weir.backend.hashmap.states import handle_for
 from weir.backend.hashmap.sweep import Sweep
 from weir.backend.hashmap.table import StateTable
 from weir.backend.hashmap.tracked import TrackedTable, tracked_handle_for
-from weir.backend.restored import RestoredState, read_states
+from weir.backend.restored import RestoredState, common_sources, read_states
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, TimerSnapshot
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
@@ -151,6 +151,7 @@ class HashMapBackend:
         if self._tables or self._restored:
             msg = "a keyed backend is restored once, before any state is registered"
             raise UsageError(msg)
+        sources = common_sources(sources, self.key_groups)
         restored = read_states(sources, self.key_groups)
         for queue in self._timers.values():
             queue.restore(sources)

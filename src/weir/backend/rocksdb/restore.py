@@ -42,7 +42,7 @@ class NativePart:
     def placed(self) -> dict[str, Placed]:
         """Return where the table files are in the storage."""
         return {
-            name: Placed(FileHandle(*handle), offset, length)
+            name: Placed(self.files.lasting(FileHandle(*handle)), offset, length)
             for name, handle, offset, length in self.entry["tables"]
         }
 

@@ -1,0 +1,72 @@
+"""Checkpoints of a database's files in the format that every backend reads.
+
+The database is opened once more, beside, and a full snapshot of the wanted key groups is written
+to a temporary file.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from weir.backend.base import RestoreSource, SnapshotOutput, StateLayer
+from weir.backend.factory import NoSharedFiles
+from weir.backend.rocksdb.catalog import PACKED_FAMILY, Described
+from weir.backend.rocksdb.database import Database
+from weir.backend.rocksdb.full import FrozenState, FrozenTimers, FullSnapshot
+from weir.backend.rocksdb.options import RocksDBSettings
+from weir.backend.rocksdb.restore import Filled, fill, without_native
+from weir.backend.rocksdb.timers import TIMER_KIND, RocksDBTimers
+from weir.keygroup import KeyGroupRange
+from weir.snapshot import SnapshotReader, SnapshotWriter
+
+
+def expand_native(source: RestoreSource, key_groups: KeyGroupRange) -> RestoreSource:
+    """Return a source without files of a database, with the same contents.
+
+    Files that are made here are gone when nobody reads them any more.
+
+    Raises:
+        UsageError: the package rocksdict is not installed.
+        CorruptStateError: a file is damaged.
+    """
+    wanted = source.key_groups.intersect(key_groups)
+    layers = without_native([source])[0].layers
+    if len(wanted):
+        layers += (_expanded(source, wanted),)
+    return replace(source, layers=layers, reusable=False)
+
+
+def _expanded(source: RestoreSource, wanted: KeyGroupRange) -> StateLayer:
+    with tempfile.TemporaryDirectory(prefix="weir-rocksdb-expand-") as directory:
+        database, filled = fill([source], wanted, Path(directory) / "db", RocksDBSettings())
+        try:
+            return _written(_frozen(database, filled, wanted), source.layers[-1].reader.name)
+        finally:
+            database.close()
+
+
+def _frozen(database: Database, filled: Filled, wanted: KeyGroupRange) -> FullSnapshot:
+    catalog = filled.catalog
+    states = [
+        FrozenState.of(state, database.family(state.family).cursor())
+        for state in catalog.stored.values()
+    ]
+    packed = database.family(PACKED_FAMILY).cursor() if catalog.packed else None
+    timers = []
+    for name, types in filled.timer_types.items():
+        stored = RocksDBTimers(name, Described(name, TIMER_KIND, types).group_format(), wanted)
+        timers.append(FrozenTimers(stored, database.family(name).cursor()))
+    return FullSnapshot(0, wanted, states, (packed, catalog.packed), timers)
+
+
+def _written(snapshot: FullSnapshot, name: str) -> StateLayer:
+    file = tempfile.TemporaryFile(prefix="weir-rocksdb-expand-")  # noqa: SIM115 - the reader's
+    writer = SnapshotWriter(file)
+    part = snapshot.write(SnapshotOutput(writer, NoSharedFiles()))
+    facts = writer.finish({})
+    file.flush()
+    reader = SnapshotReader(lambda o, n: os.pread(file.fileno(), n, o), facts.size, name)
+    return StateLayer(reader, part.states)

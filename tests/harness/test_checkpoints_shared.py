@@ -248,7 +248,8 @@ def test_an_aborted_checkpoint_between_two_others_leaves_nothing_and_loses_nothi
     for _ in range(3):
         storage.fail_next("create")
         harness.run_epoch(take=5, checkpoint=True)
-        assert_tidy(storage)
+        if not settings_of(kind).changelog:  # a log goes on, whatever becomes of a checkpoint
+            assert_tidy(storage)
         harness.run_epoch(take=5, checkpoint=True)
         assert_tidy(storage)
     harness.kill_slot(0)

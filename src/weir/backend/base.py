@@ -177,6 +177,12 @@ class RestoreFiles(Protocol):
     def download(self, handle: FileHandle, target: Path) -> None:
         """Copy a file to a local path; a wrong size or checksum is a `CorruptStateError`."""
 
+    def lasting(self, handle: FileHandle) -> FileHandle:
+        """Return the handle by which new checkpoints refer to a file, where they may.
+
+        A handle that a backend wrote into a checkpoint is relative to that checkpoint's job.
+        """
+
 
 @dataclass(frozen=True)
 class RestoreSource:

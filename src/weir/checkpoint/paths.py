@@ -91,6 +91,21 @@ def resolve(directory: str, file: str) -> str:
     return path
 
 
+def rebase(directory: str, file: str, job_id: str) -> str:
+    """Name a shared file of a checkpoint so that checkpoints of another job may refer to it.
+
+    The name holds in every `<job>/chk-<n>` directory of the storage, the given one included. Files
+    that are the job's own, or lie elsewhere, keep their name.
+    """
+    folder, _, name = directory.rpartition("/")
+    own = f"../{SHARED_NAME}/"
+    if not folder or "/" in folder or folder == job_id or checkpoint_id_of(name) is None:
+        return file
+    if not file.startswith(own):
+        return file
+    return f"../../{folder}/{SHARED_NAME}/{file.removeprefix(own)}"
+
+
 def split_location(uri: str) -> tuple[str, str]:
     """Split what a user gives as a checkpoint or savepoint into (storage URI, directory in it).
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from weir.checkpoint.metadata import CheckpointMetadata
 from weir.checkpoint.paths import (
-    SHARED_NAME,
     checkpoint_id_of,
     metadata_path,
+    rebase,
     split_location,
 )
 from weir.checkpoint.restore import OperatorRestore as PlannedRestore
@@ -78,18 +78,9 @@ def newest_valid(
 
 
 def rebased(point: RestorePoint, job_id: str) -> RestorePoint:
-    """Name the shared files of another job's checkpoint so that this job's may refer to them.
-
-    The names hold in every `<job>/chk-<n>` directory of the storage, that of `point` included.
-    """
-    folder, _, name = point.directory.rpartition("/")
-    if not folder or "/" in folder or folder == job_id or checkpoint_id_of(name) is None:
-        return point
-    own = f"../{SHARED_NAME}/"
+    """Name the shared files of another job's checkpoint so that this job's may refer to them."""
     files = tuple(
-        replace(file, path=f"../../{folder}/{SHARED_NAME}/{file.path.removeprefix(own)}")
-        if file.data is None and file.path.startswith(own)
-        else file
+        replace(file, path=rebase(point.directory, file.path, job_id))
         for file in point.metadata.files
     )
     return replace(point, metadata=replace(point.metadata, files=files))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.backend.base import SharedFiles, SnapshotKind
+from weir.backend.changelog.backend import Background
 from weir.backend.factory import BackendContext, BackendSettings, NoSharedFiles
 from weir.clock import Clock
 from weir.errors import UserFunctionError, WeirError
@@ -41,6 +42,7 @@ class TaskFacts:
     backend: BackendSettings = field(default_factory=BackendSettings)
     shared_files: Callable[[str], SharedFiles] = lambda operator: NoSharedFiles()
     local_dir: Path | None = None
+    background: Background | None = None
 
     def snapshot_kind(self, *, full: bool) -> SnapshotKind:
         """Return how keyed state is snapshotted for a checkpoint."""
@@ -51,7 +53,13 @@ class TaskFacts:
         """Return what the keyed backend of an operator needs to know."""
         shared = self.shared_files(operator)
         return BackendContext(
-            self.backend, shared, self.clock, self.local_dir, operator, self.subtask
+            self.backend,
+            shared,
+            self.clock,
+            self.local_dir,
+            operator,
+            self.subtask,
+            self.background,
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from weir.backend.base import SharedFiles
-from weir.checkpoint.paths import SHARED_NAME, new_data_file, resolve, shared_dir
+from weir.checkpoint.paths import SHARED_NAME, new_data_file, rebase, resolve, shared_dir
 from weir.errors import CorruptStateError, StorageError
 from weir.ids import JobId
 from weir.snapshot import FileFacts, FileHandle, SnapshotReader, SnapshotWriter
@@ -178,10 +178,11 @@ class Recording:
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """The files of a checkpoint, relative to its directory."""
+    """The files of a checkpoint, relative to its directory; `job_id` is the job that reads them."""
 
     storage: Storage
     directory: str
+    job_id: str = ""
 
     def reader(self, handle: FileHandle) -> SnapshotReader:
         """Open a snapshot file for reading by ranges."""
@@ -190,6 +191,11 @@ class StoredFiles:
             return SnapshotReader(lambda o, n: data[o : o + n], len(data), handle.path)
         path = resolve(self.directory, handle.path)
         return SnapshotReader(lambda o, n: self.storage.read_range(path, o, n), handle.size, path)
+
+    def lasting(self, handle: FileHandle) -> FileHandle:
+        """Return the handle by which new checkpoints refer to a file, where they may."""
+        path = rebase(self.directory, handle.path, self.job_id)
+        return FileHandle(path, handle.size, handle.crc32, handle.data)
 
     def download(self, handle: FileHandle, target: Path) -> None:
         """Copy a file to a local path; a wrong size or checksum is a `CorruptStateError`."""

@@ -32,7 +32,7 @@ def restore_subtask(
     if assignment.checkpoint_id is None:
         return
     opened = storage or open_storage(assignment.restore_uri, assignment.storage)
-    files = StoredFiles(opened, assignment.restore_directory)
+    files = StoredFiles(opened, assignment.restore_directory, assignment.job_id)
     readers: dict[str, SnapshotReader] = {}
 
     def reader(handle: FileHandle) -> SnapshotReader:

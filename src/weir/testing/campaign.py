@@ -192,6 +192,7 @@ class _Run:
                 self._zombies.append((job.slots, slot))
             else:
                 job.slots.kill(slot)
+        job.slots.bury()
         parallelism = 1 + self._dice.below(3) if self.scenario.seed > 0 else 2
         return self._adopt(job.successor(parallelism)).start
 

@@ -12,10 +12,22 @@ from weir.backend.factory import BackendSettings
 from weir.jobmanager.settings import JobSettings
 
 _INCREMENTAL = {"execution.checkpointing.incremental": "true"}
-_CHANGELOG = {"state.changelog.enabled": "true"}
+_CHANGELOG = {
+    "state.changelog.enabled": "true",
+    "state.changelog.periodic-materialize.interval": "25 ms",
+    "state.changelog.dstl.dfs.preemptive-persist-threshold": "300 b",
+}
+# One thread: the same run takes the same steps.
+_ROCKSDB = {
+    "state.backend.type": "rocksdb",
+    "state.backend.rocksdb.checkpoint.transfer.thread.num": "1",
+}
 BACKENDS: Final[dict[str, dict[str, Any]]] = {
     "hashmap": {},
     "hashmap-incremental": _INCREMENTAL,
+    "hashmap-changelog": _CHANGELOG,
+    "rocksdb-incremental": {**_ROCKSDB, **_INCREMENTAL},
+    "rocksdb": _ROCKSDB,
 }
 
 

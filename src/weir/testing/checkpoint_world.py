@@ -216,6 +216,10 @@ class CheckpointWorld:
         """Copy a file to a local path."""
         target.write_bytes(self._contents(handle))
 
+    def lasting(self, handle: FileHandle) -> FileHandle:
+        """Return the handle: there is one job."""
+        return handle
+
     def _contents(self, handle: FileHandle) -> bytes:
         data = self.shared.files.get(handle.path)
         if data is None:

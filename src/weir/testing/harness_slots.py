@@ -70,6 +70,7 @@ class HarnessSlot:
     dead: bool = False
     lost: bool = False
     deferred: list[Callable[[], None]] = field(default_factory=list)
+    closed: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,18 +126,18 @@ class HarnessSlots:
             job_parameters=assignment.job_parameters,
             backend=assignment.backend,
             shared_files=files.shared,
+            background=_AtOnce(),
         )
         shared.hooks.step("slot starts")
         try:
             plan: JobPlan = cloudpickle.loads(self._plan)
-            subtask = Subtask(plan, facts)
+            slot.operators = subtask = Subtask(plan, facts)
             restore_subtask(subtask, assignment, storage)
             shared.hooks.step("slot restored")
             subtask.open()
         except WeirError as error:
             self._send(slot, failure_message(self.attempt, slot.subtask, error))
             raise
-        slot.operators = subtask
         slot.service = SlotService(
             subtask, files, shared.clock, lambda m: self._send(slot, m), self._spawner(slot)
         )
@@ -232,6 +233,7 @@ class HarnessSlots:
         for slot in self.slots:
             if not slot.dead and not slot.lost:
                 self.close(slot)
+        self.bury()
         return [slot for slot in self.slots if slot.lost and not slot.dead]
 
     def close(self, slot: HarnessSlot) -> None:
@@ -239,13 +241,36 @@ class HarnessSlots:
         if slot.service is not None:
             with suppress(ChannelError):
                 self.guarded(slot, slot.service.close)
+                slot.closed = True
         self.kill(slot)
+
+    def bury(self) -> None:
+        """Free what dead slots hold in this process, as the end of theirs would have."""
+        for slot in self.slots:
+            if slot.dead and not slot.closed and slot.operators is not None:
+                slot.closed = True
+                for operator in slot.operators.operators.values():
+                    backend = getattr(operator, "backend", None)
+                    if backend is not None:
+                        backend.close()
 
     @staticmethod
     def _service(slot: HarnessSlot) -> SlotService:
         if slot.service is None:
             raise _gone(slot)
         return slot.service
+
+
+class _AtOnce:
+    """Background work that is done when it is asked for, so that every run is the same."""
+
+    def submit(self, work: Callable[[], Any], /) -> None:
+        """Do it; what it raises is nobody's concern, as in a thread."""
+        with suppress(WeirError):
+            work()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """There is nothing to wait for."""
 
 
 def _gone(slot: HarnessSlot) -> ChannelError:

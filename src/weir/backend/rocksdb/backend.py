@@ -71,6 +71,8 @@ class RocksDBBackend:
         self._opened = 0
         self._compactions = ThreadPoolExecutor(1, "rocksdb-compaction")
         self._compaction: Future[None] | None = None
+        # One for all databases: operators hold on to its queues from before a restore.
+        self._timers = TimerService(self._settings, self._types, self.key_groups)
         self._begin(self._open(), Filled())
 
     def _open(self) -> Database:
@@ -92,7 +94,6 @@ class RocksDBBackend:
         self._sequence = Sequence(filled.sequence)
         self._budget = Budget(self._settings.object_bytes, self._relieve)
         self._context = StoreContext(self._addresses, self.key_groups, self._budget, self._sequence)
-        self._timers = TimerService(self._settings, self._types, self.key_groups)
         self._timers.begin(database, self._sequence, filled)
 
     def timers(self, name: str) -> Timers:

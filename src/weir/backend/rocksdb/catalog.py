@@ -26,7 +26,7 @@ from weir.backend.restored import EncodedGroup, RestoredState
 from weir.backend.rocksdb.database import Batch, Cursor, Database
 from weir.backend.rocksdb.keys import group_start
 from weir.codec import codec_for
-from weir.common.typeinfo import type_from_json
+from weir.codec.stamped import stored_type
 from weir.errors import CorruptStateError, IncompatibleStateError
 
 NATIVE = NATIVE_PREFIX + "rocksdb"
@@ -57,7 +57,7 @@ class Described:
 
     def group_format(self) -> GroupFormat:
         """Return the format of the stored types."""
-        codecs = {part: codec_for(type_from_json(found)) for part, found in self.types.items()}
+        codecs = {part: codec_for(stored_type(found)) for part, found in self.types.items()}
         kind = StateKind[self.kind] if self.kind in StateKind.__members__ else None
         return GroupFormat(
             kind, codecs["key"], codecs["namespace"], codecs["value"], codecs.get("map_key")

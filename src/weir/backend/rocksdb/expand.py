@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,10 +64,16 @@ def _frozen(database: Database, filled: Filled, wanted: KeyGroupRange) -> FullSn
 
 
 def _written(snapshot: FullSnapshot, name: str) -> StateLayer:
-    file = tempfile.TemporaryFile(prefix="weir-rocksdb-expand-")  # noqa: SIM115 - the reader's
-    writer = SnapshotWriter(file)
-    part = snapshot.write(SnapshotOutput(writer, NoSharedFiles()))
-    facts = writer.finish({})
-    file.flush()
-    reader = SnapshotReader(lambda o, n: os.pread(file.fileno(), n, o), facts.size, name)
+    descriptor, path = tempfile.mkstemp(prefix="weir-rocksdb-expand-")
+    try:
+        os.unlink(path)  # the open file stays as long as its reader
+        with os.fdopen(os.dup(descriptor), "wb") as out:
+            writer = SnapshotWriter(out)
+            part = snapshot.write(SnapshotOutput(writer, NoSharedFiles()))
+            size = writer.finish({}).size
+        reader = SnapshotReader(lambda o, n: os.pread(descriptor, n, o), size, name)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    weakref.finalize(reader, os.close, descriptor)
     return StateLayer(reader, part.states)

@@ -9,9 +9,10 @@ A database key begins with the address::
 so that a key group is one range and no address is the prefix of another. What follows depends on
 the kind of state. Invariant: keys that are equal are the same bytes. Keys of declared types are
 encoded by their codec. Undeclared keys have an encoding of their own, because equal objects may
-pickle differently: numbers by value (True and 1.0 are stored as 1), texts, bytes, None, tuples and
-frozen sets member by member; objects of other classes are pickled without memory of what occurred
-before, so two of them are the same key when their fields are.
+pickle differently: integers by value (True, 1.0 and Decimal(1) are stored as 1; a fraction is one
+key as a float and another as a Decimal), texts, bytes, None, tuples and frozen sets member by
+member; objects of other classes are pickled without memory of what occurred before, so two of them
+are the same key when their fields are.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ GROUP_BYTES = 2
 _HEAD = struct.Struct(">HI")
 _LENGTH = struct.Struct(">I")
 _DOUBLE = struct.Struct(">d")
+_LONG_INTEGER = 1000
 
 
 class KeyCodec(Protocol):
@@ -159,14 +161,23 @@ def _encode_any(value: Any) -> bytes:
     if cls is frozenset:
         return b"z" + _join(sorted(map(_encode_any, value)))
     if cls is decimal.Decimal and value.is_finite():
-        if value == value.to_integral_value():
-            return _encode_int(int(value))
-        return b"d" + str(value.normalize()).encode()
+        return _encode_decimal(value)
     return b"p" + _pickle(value)
 
 
 def _encode_int(value: int) -> bytes:
     return b"i" + value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _encode_decimal(value: decimal.Decimal) -> bytes:
+    sign, digits, exponent = value.as_tuple()
+    text = "".join(map(str, digits)).rstrip("0")
+    if not text:
+        return _encode_int(0)
+    power = int(exponent) + len(digits) - len(text)
+    if 0 <= power < _LONG_INTEGER:
+        return _encode_int(int(value))
+    return f"d{'-' * sign}{text}E{power}".encode()
 
 
 def _join(parts: Any) -> bytes:

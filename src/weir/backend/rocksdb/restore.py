@@ -46,6 +46,11 @@ class NativePart:
             for name, handle, offset, length in self.entry["tables"]
         }
 
+    def lasting(self) -> dict[str, Placed]:
+        """Return where the table files are for checkpoints to come."""
+        lasting = self.files.lasting
+        return {n: p._replace(handle=lasting(p.handle)) for n, p in self.placed().items()}
+
     def described(self) -> list[Described]:
         """Return the states inside, timers left out."""
         stored = [Described(*state) for state in self.entry["stored"]]
@@ -173,7 +178,7 @@ def fill(
     if goes_on:
         download(parts[0], path, settings)
         if parts[0].reusable:
-            filled.known = parts[0].placed()
+            filled.known = parts[0].lasting()
         parts = []
     database = Database(path, settings)
     try:

@@ -58,7 +58,11 @@ class RocksDBTimers:
     def attach(
         self, database: Database, sequence: Sequence, counts: dict[int, int] | None = None
     ) -> None:
-        """Use a database; `counts` are the timers that it has by key group."""
+        """Use a database, and forget another; `counts` are its timers by key group."""
+        for memory in (self._counts, self._near, self._horizons, self._trim_at, self._changes):
+            memory.clear()
+        self._hungry.clear()
+        self._heap.clear()
         self._database = database
         self._sequence = sequence
         for group, count in (counts or {}).items():

@@ -30,12 +30,13 @@ from weir.testing.harness import collect
 
 NUMBERS = 60
 KEYS = 7
+END = 1 << 40
 every_kind = pytest.mark.parametrize("kind", list(BACKENDS))
 every_sharing_kind = pytest.mark.parametrize("kind", sharing())
 
 
 class Everything(KeyedProcessFunction):
-    """Touches every kind of state that can be stored as changes, and a timer per key."""
+    """Touches every kind of state that can be stored as changes, and sets a timer each time."""
 
     def open(self, runtime_context):
         long = Types.LONG()
@@ -51,11 +52,11 @@ class Everything(KeyedProcessFunction):
         self.last.add(value)
         if value % 13 == 0:
             self.last.update([value])
-        ctx.timer_service().register_event_time_timer(1 << 40)
+        ctx.timer_service().register_event_time_timer(END + value)
         yield value, self.total.value(), sorted(self.seen.items()), list(self.last.get())
 
     def on_timer(self, timestamp, ctx):
-        yield "end", ctx.get_current_key(), self.total.value()
+        yield "end", ctx.get_current_key(), timestamp - END, self.total.value()
 
 
 def expected(numbers=NUMBERS):
@@ -71,7 +72,8 @@ def expected(numbers=NUMBERS):
         if value % 13 == 0:
             tail[:] = [value]
         rows.append((value, total[key], sorted(entries.items()), list(tail)))
-    return sorted(rows + [("end", key, total[key]) for key in total], key=repr)
+    timers = [("end", value % KEYS, value, total[value % KEYS]) for value in range(1, numbers + 1)]
+    return sorted(rows + timers, key=repr)
 
 
 def job(kind, parallelism=2, *, retained=1, tolerable=0, **options):

@@ -65,7 +65,6 @@ class Increments:
 
     def __init__(self) -> None:
         """Begin without a chain."""
-        self._completed_id = -1
         self._chain: Chain | None = None
         self._taken: dict[int, Taken] = {}
         self._intervals: list[Interval] = []
@@ -112,11 +111,11 @@ class Increments:
     def completed(self, checkpoint_id: int) -> None:
         """Go on with the chain of a completed checkpoint, unless a newer one has completed."""
         taken = self._taken.pop(checkpoint_id, None)
-        if taken is None or taken.chain is None or checkpoint_id < self._completed_id:
+        if taken is None or taken.chain is None:
             return
-        self._completed_id = checkpoint_id
         self._chain = taken.chain
         self._intervals = [i for i in self._intervals if i.checkpoint_id > checkpoint_id]
+        # Older ones that complete later are no news.
         self._taken = {n: t for n, t in self._taken.items() if n > checkpoint_id}
 
     def aborted(self, checkpoint_id: int) -> None:

@@ -74,9 +74,6 @@ def test_segments_do_not_grow_beyond_the_limit_nor_stay_in_memory() -> None:
 
 def test_a_cut_separates_what_is_truncated_from_what_stays() -> None:
     log, _ = log_with()
-    for number in range(3):
-        log.append(change(a=number))
-        log.close_segment()
     log.append(change(b=1))
     cut, _ = log.cut()
     before = [s.piece for s in log.segments]

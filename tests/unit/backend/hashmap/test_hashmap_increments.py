@@ -198,6 +198,16 @@ def test_what_was_handed_out_and_can_change_counts_as_changed(
     assert drained(backend) is None
 
 
+def test_an_element_that_was_refused_is_no_change() -> None:
+    backend = tracked()
+    state = backend.state(ListStateDescriptor("l", Types.LONG()))
+    state.add(1)
+    drained(backend)
+    with pytest.raises(UsageError, match="'l'"):
+        state.add("x")
+    assert len(drained(backend)) == 0
+
+
 def test_merged_namespaces_are_changes() -> None:
     backend = tracked()
     state = backend.state(ListStateDescriptor("l", Types.LONG()))

@@ -23,7 +23,7 @@ from weir.jobmanager.claims import ClaimMode
 from weir.jobmanager.settings import StateFileSettings
 from weir.runtime.subtask import EpochInfo
 from weir.storage.memory import MemoryStorage
-from weir.testing.campaign_backends import BACKENDS, settings_of
+from weir.testing.campaign_backends import BACKENDS, SHARES, settings_of
 from weir.testing.campaign_program import TEXT_FOLDER, TRANSACTIONS_FOLDER, build, expected
 from weir.testing.campaign_world import Crash, Kind, World
 from weir.testing.harness import HarnessOptions, JobHarness
@@ -87,7 +87,7 @@ class Scenario:
             tolerable=dice.below(2),
             every=1 + dice.below(3),
             repeated=bool(dice.below(2)),
-            backend=backends[dice.below(len(backends))],
+            backend=SHARES[dice.below(len(SHARES))],
             claim=list(ClaimMode)[dice.below(3)],
             inline_bytes=(0, 0, 900)[dice.below(3)],
         )

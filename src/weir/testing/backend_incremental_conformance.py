@@ -8,7 +8,6 @@ file as soon as it may: a checkpoint that exists must restore exactly the moment
 from __future__ import annotations
 
 import copy
-import random
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from weir.testing.backend_snapshot_conformance import (
     source_of,
     write_file,
 )
+from weir.testing.campaign import Dice
 from weir.testing.checkpoint_world import CheckpointWorld, WorldCheckpoint
 
 RESCALES = [(4, 2), (2, 4), (15, 77), (77, 15)]
@@ -90,11 +90,11 @@ class IncrementalConformance:
         backend.close()
 
     @staticmethod
-    def change(backend: Any, states: dict[str, Any], rng: random.Random) -> None:
+    def change(backend: Any, states: dict[str, Any], dice: Dice) -> None:
         """Change one entry of a random key in a random way."""
-        at(backend, rng.choice(KEYS))
-        number = rng.randrange(100)
-        way = rng.randrange(len(CHANGES) + 4)
+        at(backend, KEYS[dice.below(len(KEYS))])
+        number = dice.below(100)
+        way = dice.below(len(CHANGES) + 4)
         if way < len(CHANGES):
             CHANGES[sorted(CHANGES)[way]](states)
         elif way == len(CHANGES):
@@ -109,17 +109,17 @@ class IncrementalConformance:
             states["map"].remove(str(number % 5))
         else:
             states["list"].add(number)
-        if rng.randrange(3) == 0:
+        if dice.below(3) == 0:
             backend.end_epoch()
 
     def test_every_checkpoint_of_a_chain_restores_its_moment(self) -> None:
         """Thirty checkpoints, each checked while it is the newest one."""
-        world, rng = CheckpointWorld(), random.Random(1)
+        world, dice = CheckpointWorld(), Dice(1)
         backend = self.start(world)
         states = _fill(backend)
         for number in range(1, 31):
             for _ in range(number % 4):
-                self.change(backend, states, rng)
+                self.change(backend, states, dice)
             moment = look_at_all(backend, states)
             self.check(world, world.run(backend, number), moment)
         backend.close()
@@ -164,12 +164,12 @@ class IncrementalConformance:
 
     def test_what_an_aborted_checkpoint_held_is_in_the_next_one(self) -> None:
         """Its files are gone: neither they nor their changes may be counted on."""
-        world, rng = CheckpointWorld(), random.Random(2)
+        world, dice = CheckpointWorld(), Dice(2)
         backend = self.start(world)
         states = _fill(backend)
         for number in range(1, 25):
             for _ in range(3):
-                self.change(backend, states, rng)
+                self.change(backend, states, dice)
             moment = look_at_all(backend, states)
             checkpoint = world.take(backend, number)
             if number % 5 != 4:
@@ -186,13 +186,13 @@ class IncrementalConformance:
 
     def test_nothing_is_lost_when_no_checkpoint_completes_for_long(self) -> None:
         """After a completed one, forty are aborted."""
-        world, rng = CheckpointWorld(), random.Random(3)
+        world, dice = CheckpointWorld(), Dice(3)
         backend = self.start(world)
         states = _fill(backend)
         kept = look_at_all(backend, states)
         first = world.run(backend, 1)
         for number in range(2, 42):
-            self.change(backend, states, rng)
+            self.change(backend, states, dice)
             world.abort(backend, world.write(world.take(backend, number)))
             if number % 10 == 0:
                 self.check(world, first, kept)
@@ -207,16 +207,16 @@ class IncrementalConformance:
         What is younger completes after it, or is given up.
         """
         for survivor in range(3):
-            world, rng = CheckpointWorld(), random.Random(survivor)
+            world, dice = CheckpointWorld(), Dice(survivor)
             backend = self.start(world)
             states = _fill(backend)
             world.run(backend, 1)
             moments, taken = [], []
             for number in range(3):
-                self.change(backend, states, rng)
+                self.change(backend, states, dice)
                 moments.append(look_at_all(backend, states))
                 taken.append(world.take(backend, 2 + number))
-                self.change(backend, states, rng)
+                self.change(backend, states, dice)
             for number in order:
                 world.write(taken[number])
             for number in range(survivor):
@@ -227,23 +227,23 @@ class IncrementalConformance:
                 getattr(world, rest)(backend, taken[number])
                 if rest == "complete":
                     self.check(world, taken[number], moments[number])
-            self.change(backend, states, rng)
+            self.change(backend, states, dice)
             last = look_at_all(backend, states)
             self.check(world, world.run(backend, 9), last)
 
     def test_a_newer_checkpoint_completes_before_an_older_one_is_given_up(self) -> None:
         """The older one's interval must not be lost from the chain, nor its files used."""
-        world, rng = CheckpointWorld(), random.Random(5)
+        world, dice = CheckpointWorld(), Dice(5)
         backend = self.start(world)
         states = _fill(backend)
         world.run(backend, 1)
         for number in range(2, 20, 2):
-            self.change(backend, states, rng)
+            self.change(backend, states, dice)
             older = world.take(backend, number)
-            self.change(backend, states, rng)
+            self.change(backend, states, dice)
             moment = look_at_all(backend, states)
             newer = world.take(backend, number + 1)
-            self.change(backend, states, rng)
+            self.change(backend, states, dice)
             world.write(newer)
             world.complete(backend, newer)
             world.write(older)
@@ -252,12 +252,12 @@ class IncrementalConformance:
 
     def test_older_retained_checkpoints_stay_whole(self) -> None:
         """Three are kept: each restores after everything that came later."""
-        world, rng = CheckpointWorld(retained=3), random.Random(6)
+        world, dice = CheckpointWorld(retained=3), Dice(6)
         backend = self.start(world)
         states = _fill(backend)
         moments: dict[int, Contents] = {}
         for number in range(1, 28):
-            self.change(backend, states, rng)
+            self.change(backend, states, dice)
             moments[number] = look_at_all(backend, states)
             world.run(backend, number)
             for kept, checkpoint in world.completed.items():
@@ -265,17 +265,17 @@ class IncrementalConformance:
 
     def test_a_chain_goes_on_after_failovers(self) -> None:
         """Restored, gone on with, and failed again, with states that nobody asked for."""
-        world, rng = CheckpointWorld(), random.Random(7)
+        world, dice = CheckpointWorld(), Dice(7)
         backend = self.start(world)
         states = _fill(backend)
         number = 0
         for generation in range(8):
             for _ in range(3):
-                self.change(backend, states, rng)
+                self.change(backend, states, dice)
                 number += 1
                 moment = look_at_all(backend, states)
                 checkpoint = world.run(backend, number)
-            self.change(backend, states, rng)
+            self.change(backend, states, dice)
             world.write(world.take(backend, number + 1))
             backend.close()
             world.fail_over()
@@ -291,21 +291,21 @@ class IncrementalConformance:
 
     def test_the_first_checkpoint_of_another_job_needs_no_file_of_the_old_one(self) -> None:
         """A checkpoint that is not claimed may be deleted at any time."""
-        old, rng = CheckpointWorld(), random.Random(8)
+        old, dice = CheckpointWorld(), Dice(8)
         backend = self.start(old)
         states = _fill(backend)
         for number in (1, 2, 3):
-            self.change(backend, states, rng)
+            self.change(backend, states, dice)
             checkpoint = old.run(backend, number)
         new = CheckpointWorld()
         again = self.start(new)
         again.restore([old.source(checkpoint)])
         old.shared.files.clear()
         states = _register(again)
-        self.change(again, states, rng)
+        self.change(again, states, dice)
         moment = look_at_all(again, states)
         self.check(new, new.run(again, 4), moment)
-        self.change(again, states, rng)
+        self.change(again, states, dice)
         moment = look_at_all(again, states)
         self.check(new, new.run(again, 5), moment)
 
@@ -325,11 +325,11 @@ class IncrementalConformance:
 
     def test_savepoints_in_between_change_nothing(self) -> None:
         """A full snapshot needs no other file, restores anywhere, and belongs to no chain."""
-        world, rng = CheckpointWorld(), random.Random(9)
+        world, dice = CheckpointWorld(), Dice(9)
         backend = self.start(world)
         states = _fill(backend)
         for number in range(1, 12):
-            self.change(backend, states, rng)
+            self.change(backend, states, dice)
             moment = look_at_all(backend, states)
             if number % 2:
                 self.check(world, world.run(backend, number), moment)

@@ -78,7 +78,6 @@ class RocksDBCase:
     """State in a database; every backend that a test made is closed after it."""
 
     options: ClassVar[dict[str, Any]] = {}
-    shares_little = False
 
     @pytest.fixture(autouse=True)
     def databases(self) -> Iterator[None]:
@@ -110,5 +109,4 @@ class TestRocksDBBackendWithoutCache(RocksDBCase, KeyedBackendConformance):
     options: ClassVar[dict[str, Any]] = {
         "state.backend.rocksdb.memory.fixed-per-slot": 1 << 16,
         "state.backend.rocksdb.timer-service.factory": "HEAP",
-        "execution.checkpointing.file-merging.enabled": False,
     }

@@ -38,35 +38,32 @@ def require_rocksdict() -> Any:
 
 
 class Cursor:
-    """The rows of a column family as they were when the cursor was made; on any one thread."""
+    """The rows of a column family as they were when the cursor was made; on any one thread.
 
-    def __init__(self, rows: Any) -> None:
-        """Keep the iterator."""
+    The iterator is destroyed before its column family is let go of, whoever drops that: the other
+    way round RocksDB reads memory that is gone. Nothing else may hold the iterator.
+    """
+
+    def __init__(self, rows: Any, family: Any) -> None:
+        """Keep the iterator and, after it, what it reads from."""
         self._rows = rows
+        self._family = family
 
     def scan(self, start: bytes, stop: bytes | None = None) -> Iterator[Row]:
         """Go through the rows from `start` on, up to `stop`, which is left out."""
-        rows = self._rows
-        rows.seek(start)
-        while rows.valid():
-            key = rows.key()
-            if stop is not None and key >= stop:
-                return
-            yield key, rows.value()
-            rows.next()
-        rows.status()
+        for key in self.keys(start, stop):
+            yield key, self._rows.value()
 
     def keys(self, start: bytes, stop: bytes | None = None) -> Iterator[bytes]:
         """Go through the keys alone."""
-        rows = self._rows
-        rows.seek(start)
-        while rows.valid():
-            key = rows.key()
+        self._rows.seek(start)
+        while self._rows.valid():
+            key = self._rows.key()
             if stop is not None and key >= stop:
                 return
             yield key
-            rows.next()
-        rows.status()
+            self._rows.next()
+        self._rows.status()
 
 
 class Family:
@@ -86,7 +83,7 @@ class Family:
 
     def cursor(self) -> Cursor:
         """Return the rows of this moment."""
-        return Cursor(self._rows.iter())
+        return Cursor(self._rows.iter(), (self._rows, self.handle))
 
     def flush(self) -> None:
         """Write what is in memory to files; other threads go on meanwhile."""

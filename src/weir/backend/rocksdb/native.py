@@ -2,8 +2,8 @@
 
 The sync phase makes hard links of the database's files. The table files that no completed
 checkpoint of this database has are uploaded; small ones are put into one file together. What is
-small and changes every time (MANIFEST, CURRENT, OPTIONS) goes into the checkpoint's own file. The
-footer entry `_native.rocksdb` describes it all::
+small and changes every time (MANIFEST, CURRENT) goes into the checkpoint's own file; options are
+those of the configuration, whatever they were. The footer entry `_native.rocksdb` describes it::
 
     {"kind": "NATIVE", "type": {}, "groups": {},
      "tables": [[name, [path, size, crc32, data], offset, length], …],
@@ -29,11 +29,9 @@ from weir.backend.rocksdb.options import RocksDBSettings
 from weir.failpoint import reach
 from weir.snapshot import FileHandle
 
-SMALL_BYTES = 1 << 20
-_MERGED_BYTES = 32 << 20
 _CHUNK = 1 << 20
 _TABLE = ".sst"
-_LEFT_OUT = (".log", "LOCK", "LOG", "IDENTITY")
+_NEEDED = ("CURRENT", "MANIFEST-", "rocksdict-config.json")
 
 
 class Placed(NamedTuple):
@@ -75,7 +73,7 @@ class NativeSnapshot:
         for path in sorted(self._directory.iterdir()):
             if path.name.endswith(_TABLE):
                 tables.append(path)
-            elif not path.name.endswith(_LEFT_OUT):
+            elif path.name.startswith(_NEEDED):
                 others.append(path)
         placed = self._place(tables, out.shared)
         files = [[p.name, *out.writer.section(p.read_bytes())] for p in others]
@@ -102,12 +100,9 @@ class NativeSnapshot:
         sizes = {path.name: path.stat().st_size for path in tables}
         usable = worth_keeping(self._known, sizes, self._settings.space_amplification)
         new = [path for path in tables if path.name not in usable]
-        small: list[Path] = []
-        if self._settings.merge_files:
-            small = [path for path in new if sizes[path.name] < SMALL_BYTES]
-        merged = _bundles(small, sizes) if len(small) > 1 else []
-        taken = {path for bundle in merged for path in bundle}
-        bundles = merged + [[path] for path in new if path not in taken]
+        small = [path for path in new if sizes[path.name] < self._settings.merged_below]
+        bundles = _bundles(small, sizes, self._settings.merged_bytes)
+        bundles += [[path] for path in new if sizes[path.name] >= self._settings.merged_below]
         found = {name: usable[name] for name in sizes if name in usable}
         with ThreadPoolExecutor(self._settings.transfer_threads) as pool:
             for part in pool.map(lambda bundle: self._upload(shared, bundle), bundles):
@@ -155,14 +150,14 @@ def worth_keeping(
     }
 
 
-def _bundles(paths: list[Path], sizes: dict[str, int]) -> list[list[Path]]:
+def _bundles(paths: list[Path], sizes: dict[str, int], limit: int) -> list[list[Path]]:
     """Deal small files out to merged ones of a limited size."""
-    bundles: list[list[Path]] = [[]]
-    size = 0
+    bundles: list[list[Path]] = []
+    room = 0
     for path in paths:
-        if size + sizes[path.name] > _MERGED_BYTES:
+        if not bundles or sizes[path.name] > room:
             bundles.append([])
-            size = 0
+            room = limit
         bundles[-1].append(path)
-        size += sizes[path.name]
+        room -= sizes[path.name]
     return bundles

@@ -15,7 +15,11 @@ from functools import lru_cache
 from typing import Any
 
 from weir.config import backend as conf
-from weir.config.checkpointing import FILE_MERGING, FILE_MERGING_MAX_AMPLIFICATION
+from weir.config.checkpointing import (
+    FILE_MERGING,
+    FILE_MERGING_MAX_AMPLIFICATION,
+    FILE_MERGING_MAX_FILE_SIZE,
+)
 from weir.config.option import ConfigOption
 from weir.errors import UsageError
 
@@ -24,6 +28,8 @@ DEFAULT_BUDGET = 64 * MB
 _MIN_BATCH = 64 << 10
 _MAX_BATCH = 2 * MB
 _OBJECTS_PART = 8
+_TINY_FILE = 64 << 10
+_SMALL_FILE = 4 * MB
 
 _SPINNING = {conf.ROCKSDB_DYNAMIC_LEVELS: True, conf.ROCKSDB_THREADS: 4}
 _PREDEFINED: dict[str, dict[ConfigOption, Any]] = {
@@ -88,9 +94,19 @@ class RocksDBSettings:
         return bool(self.get(conf.ROCKSDB_TIMERS) == "HEAP")
 
     @property
-    def merge_files(self) -> bool:
-        """Tell whether small files of a checkpoint go into one; so it is unless switched off."""
-        return bool(self.values.get(FILE_MERGING.key, True))
+    def merged_below(self) -> int:
+        """Return the size below which the new files of a checkpoint are put into one.
+
+        Tiny ones always are: they would cost more as objects of a storage than as bytes.
+        """
+        return _SMALL_FILE if self.values.get(FILE_MERGING.key) else _TINY_FILE
+
+    @property
+    def merged_bytes(self) -> int:
+        """Return the largest size of a merged file."""
+        return int(
+            self.values.get(FILE_MERGING_MAX_FILE_SIZE.key, FILE_MERGING_MAX_FILE_SIZE.default)
+        )
 
     @property
     def space_amplification(self) -> float:

@@ -278,6 +278,28 @@ def test_lists_keep_their_order_over_restores(databases: Databases) -> None:
     assert backend.state(ListStateDescriptor("l", Types.LONG())).get() == expected
 
 
+def test_a_snapshot_outlives_what_it_was_taken_from(databases: Databases) -> None:
+    """States that are asked for, and a backend that is closed, take nothing from under it."""
+    backend = databases.backend()
+    for i in range(500):
+        at(backend, f"key {i}")
+        backend.state(ValueStateDescriptor("v", Types.INT())).update(i)
+    for closed in (False, True) * 3:
+        made = again(databases, backend, FULL)
+        snapshot = made.snapshot(2)
+        made.state(ValueStateDescriptor("v", Types.LONG()))
+        late = made.snapshot(3)
+        if closed:
+            made.close()
+        for taken in (snapshot, late):
+            last = databases.backend()
+            last.restore([source_of(write_file(taken))])
+            state = last.state(ValueStateDescriptor("v", Types.LONG()))
+            at(last, "key 499")
+            assert state.value() == 499
+            last.close()
+
+
 def test_big_key_groups_are_written_in_parts(
     databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:

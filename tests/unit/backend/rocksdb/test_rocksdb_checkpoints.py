@@ -16,7 +16,6 @@ from weir.backend.base import (
     StateLayer,
 )
 from weir.backend.hashmap import HashMapBackend
-from weir.backend.rocksdb import native
 from weir.backend.rocksdb.native import Placed, worth_keeping
 from weir.backend.timers import EVENT_TIMERS
 from weir.common.typeinfo import Types
@@ -82,20 +81,40 @@ def test_a_second_checkpoint_uploads_only_new_files(databases: Databases) -> Non
     assert set(third.part.attachments) == set(second.part.attachments)
 
 
-def test_small_files_of_a_checkpoint_become_one(databases: Databases) -> None:
-    for merging, expected in ((True, 1), (False, 3)):
-        world = CheckpointWorld()
-        backend = databases.backend({"execution.checkpointing.file-merging.enabled": merging})
+def big(backend: Any, name: str) -> None:
+    """Put about 100 KB into a state."""
+    at(backend, "a")
+    noise = "".join(f"{i * 7919 % 104729:x}" for i in range(20_000))
+    backend.state(ValueStateDescriptor(name, Types.STRING())).update(noise)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, 3),
+        ({"file-merging.enabled": True}, 1),
+        ({"file-merging.enabled": True, "file-merging.max-file-size": 150_000}, 2),
+    ],
+)
+def test_small_files_of_a_checkpoint_become_one(
+    databases: Databases, options: dict[str, Any], expected: int
+) -> None:
+    """The tiny ones always, those of some size when it is configured."""
+    world = CheckpointWorld()
+    backend = databases.backend({f"execution.checkpointing.{k}": v for k, v in options.items()})
+    for name in ("tiny", "tinier"):
         at(backend, "a")
-        for name in ("one", "two", "three"):
-            backend.state(ValueStateDescriptor(name, Types.LONG())).update(1)
-        checkpoint = world.run(backend, 1)
-        assert len(entry_of(world, checkpoint)["tables"]) == 3
-        assert len(world.shared.files) == len(checkpoint.part.attachments) == expected
-        again = databases.backend()
-        again.restore([world.source(checkpoint)])
-        at(again, "a")
-        assert again.state(ValueStateDescriptor("two", Types.LONG())).value() == 1
+        backend.state(ValueStateDescriptor(name, Types.LONG())).update(1)
+    big(backend, "big")
+    big(backend, "bigger")
+    checkpoint = world.run(backend, 1)
+    assert len(entry_of(world, checkpoint)["tables"]) == 4
+    assert len(world.shared.files) == len(checkpoint.part.attachments) == expected
+    again = databases.backend()
+    again.restore([world.source(checkpoint)])
+    at(again, "a")
+    assert again.state(ValueStateDescriptor("tinier", Types.LONG())).value() == 1
+    assert len(again.state(ValueStateDescriptor("bigger", Types.STRING())).value()) > 50_000
 
 
 def test_a_merged_file_of_which_little_is_left_is_not_referred_to_again() -> None:
@@ -104,19 +123,6 @@ def test_a_merged_file_of_which_little_is_left_is_not_referred_to_again() -> Non
     assert set(worth_keeping(known, {"a": 40, "b": 60, "c": 10}, 2.0)) == {"a", "b", "c"}
     assert set(worth_keeping(known, {"b": 60, "c": 10}, 2.0)) == {"b", "c"}
     assert set(worth_keeping(known, {"a": 40, "c": 10}, 2.0)) == {"c"}
-
-
-def test_large_files_are_uploaded_one_by_one(
-    databases: Databases, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(native, "SMALL_BYTES", 10)
-    world = CheckpointWorld()
-    backend = databases.backend()
-    put(backend, 0, 50)
-    at(backend, "a")
-    backend.state(ListStateDescriptor("l", Types.LONG())).add(1)
-    checkpoint = world.run(backend, 1)
-    assert len(checkpoint.part.attachments) == 2
 
 
 @pytest.mark.parametrize("options", [{}, HEAP])

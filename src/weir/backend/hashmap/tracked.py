@@ -68,7 +68,7 @@ class TrackedTable(StateTable):
         marks = self.marks[group]
         if self.kind is StateKind.MAP and left is not None:
             mark = marks.setdefault(address, {})
-            if mark is not WHOLE:
+            if mark.__class__ is dict:
                 mark.update(dict.fromkeys(k for k in stored if k not in left))
         else:
             marks[address] = WHOLE
@@ -218,7 +218,7 @@ class _Map(HashMapMapState):
         mark = marks.get(address)
         if mark is None:
             marks[address] = dict.fromkeys(keys)
-        elif mark is not WHOLE:
+        elif mark.__class__ is dict:
             mark.update(dict.fromkeys(keys))
 
     def get(self, key: Any) -> Any:

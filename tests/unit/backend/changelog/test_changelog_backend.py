@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -327,6 +328,49 @@ def test_the_factory_makes_a_changelog_with_threads_of_its_own(tmp_path: Path) -
     again.restore([world.source(checkpoint)])
     again.state(VALUE)
     assert again.size() == 20
+
+
+def test_threads_materialise_and_write_while_the_backend_works() -> None:
+    """Real threads, checkpoints written beside epochs, a materialisation whenever none runs."""
+    world = CheckpointWorld()
+    settings = ChangelogSettings(1, 3, 300, 3, 1 << 20)
+    place = ChangelogPlace(world.shared, TickingClock(), settings)
+    backend: Any = ChangelogBackend(HashMapBackend(Types.STRING(), GROUPS, tracked=True), place)
+    value, elements = backend.state(VALUE), backend.state(ELEMENTS)
+    expected: dict[str, tuple[int, list[str]]] = {}
+    for number in range(1, 41):
+        for step in range(20):
+            key = f"key {(number * 7 + step * step) % 50}"
+            backend.current.key, backend.current.group = key, 0
+            value.update(number)
+            elements.add(str(step))
+            old = expected.get(key, (0, []))[1]
+            expected[key] = (number, [*old, str(step)])
+            backend.end_epoch()
+        moment = dict(expected)
+        taken = world.take(backend, number)
+        writing = threading.Thread(target=world.write, args=(taken,))
+        writing.start()
+        for key in list(expected)[:20]:
+            backend.current.key, backend.current.group = key, 0
+            value.update(-number)
+            expected[key] = (-number, expected[key][1])
+            backend.end_epoch()
+        writing.join()
+        world.complete(backend, taken)
+        again = Life(world)
+        again.backend.restore([world.source(taken, reusable=True)])
+        again.backend.state(VALUE)
+        assert again.contents() == moment
+    backend.close()
+
+
+class TickingClock(ManualClock):
+    """A clock on which every look takes a moment."""
+
+    def monotonic_ms(self) -> int:
+        self.advance(1)
+        return super().monotonic_ms()
 
 
 def test_settings_are_read_by_key_and_have_defaults() -> None:

@@ -239,8 +239,22 @@ class _Map(HashMapMapState):
         return [value for _, value in self.items()]
 
     def put(self, key: Any, value: Any) -> None:
-        HashMapMapState.put(self, key, value)
-        self._touch((self._admit_key(key),))
+        key, value = self._admit_key(key), self._admit(value)
+        c = self._current
+        group, address = c.group, address_of(c.key, c.namespace)
+        table = self._groups[group]
+        try:
+            entries = table[address]
+        except KeyError:
+            table[address] = {key: value}
+        else:
+            entries[key] = value
+        marks = self._marks[group]
+        mark = marks.get(address)
+        if mark is None:
+            marks[address] = {key: None}
+        elif mark.__class__ is dict:
+            mark[key] = None
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         HashMapMapState.put_all(self, dict_value)

@@ -78,11 +78,11 @@ class RocksDBOptionsMixin:
         return self._predefined or PredefinedOptions.DEFAULT
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """Choose a factory of further options by class name."""
+        """Choose a function that changes the options, as 'module:function'."""
         self._options_factory = options_factory_class_name
 
     def get_options(self) -> str | None:
-        """Return the class name of the options factory."""
+        """Return the function that changes the options, as 'module:function'."""
         return self._options_factory
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
@@ -113,7 +113,7 @@ class RocksDBOptionsMixin:
 
 
 class EmbeddedRocksDBStateBackend(RocksDBOptionsMixin, StateBackend):
-    """State in a local RocksDB: larger than memory, every access encodes."""
+    """State in a local RocksDB: larger than memory. Needs `weir[rocksdb]` on all hosts."""
 
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
         """Choose RocksDB; None leaves incremental checkpoints to the configuration."""

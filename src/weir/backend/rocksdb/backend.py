@@ -219,11 +219,12 @@ class RocksDBBackend:
 
     def notify_complete(self, checkpoint_id: int) -> None:
         """Learn that a checkpoint exists: later ones may refer to its files."""
-        snapshot = self._pending.get(checkpoint_id)
+        snapshot = self._pending.pop(checkpoint_id, None)
+        if snapshot is None or snapshot.placed is None or checkpoint_id < self._newest:
+            return
+        self._newest = checkpoint_id
+        self._known = snapshot.placed
         self._pending = {n: s for n, s in self._pending.items() if n > checkpoint_id}
-        if snapshot is not None and snapshot.placed is not None and checkpoint_id > self._newest:
-            self._newest = checkpoint_id
-            self._known = snapshot.placed
 
     def notify_aborted(self, checkpoint_id: int) -> None:
         """Learn that a checkpoint will never exist; its files are being deleted."""

@@ -19,6 +19,7 @@ from weir.backend.rocksdb.database import Cursor
 from weir.backend.rocksdb.keys import Addresses, address_end, group_start, key_codec
 from weir.backend.rocksdb.maps import decode_value
 from weir.backend.rocksdb.timers import TIMER_KIND, RocksDBTimers
+from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotWriter
 
@@ -158,9 +159,17 @@ class FullSnapshot:
         self._states = states
         self._packed = packed
         self._timers = timers
+        self._released = False
 
     def write(self, out: SnapshotOutput) -> KeyedPart:
-        """Write the frozen state into the checkpoint's own file."""
+        """Write the frozen state into the checkpoint's own file.
+
+        Raises:
+            UsageError: the snapshot was released.
+        """
+        if self._released:
+            msg = f"snapshot {self.checkpoint_id} was released before it was written"
+            raise UsageError(msg)
         footer: dict[str, Any] = {}
         for state in self._states:
             footer[state.name] = state.write(out.writer, self._key_groups)
@@ -176,6 +185,7 @@ class FullSnapshot:
 
     def release(self) -> None:
         """Let go of the views, so that the database can drop what only they needed."""
+        self._released = True
         self._states = []
         self._packed = (None, {})
         self._timers = []

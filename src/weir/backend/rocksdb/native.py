@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from weir.backend.base import KeyedPart, SharedFiles, SnapshotOutput
 from weir.backend.rocksdb.catalog import NATIVE
 from weir.backend.rocksdb.options import RocksDBSettings
+from weir.errors import UsageError
 from weir.failpoint import reach
 from weir.snapshot import FileHandle
 
@@ -68,7 +69,14 @@ class NativeSnapshot:
         return self
 
     def write(self, out: SnapshotOutput) -> KeyedPart:
-        """Upload new table files and write the rest into the checkpoint's own file."""
+        """Upload new table files and write the rest into the checkpoint's own file.
+
+        Raises:
+            UsageError: the snapshot was released.
+        """
+        if not self._directory.exists():
+            msg = f"snapshot {self.checkpoint_id} was released before it was written"
+            raise UsageError(msg)
         tables, others = [], []
         for path in sorted(self._directory.iterdir()):
             if path.name.endswith(_TABLE):

@@ -300,6 +300,61 @@ def test_a_snapshot_outlives_what_it_was_taken_from(databases: Databases) -> Non
             last.close()
 
 
+class KeepEven:
+    """A cleanup that calls odd numbers expired, as long as it is switched on."""
+
+    full_snapshot = True
+
+    def __init__(self) -> None:
+        self.on = True
+
+    def keep(self) -> Any:
+        on = self.on
+        return lambda number: not on or number % 2 == 0
+
+    def now_ms(self) -> int:
+        return 0
+
+
+def test_full_snapshots_leave_out_what_was_expired_when_they_were_taken(
+    databases: Databases,
+) -> None:
+    backend, cleanup = databases.backend(), KeepEven()
+    declarations: list[Any] = [
+        ValueStateDescriptor("v", Types.LONG()),
+        ListStateDescriptor("l", Types.LONG()),
+        MapStateDescriptor("m", Types.LONG(), Types.LONG()),
+    ]
+    for declaration in declarations:
+        declaration.cleanup = cleanup
+    value, elements, entries = (backend.state(d) for d in declarations)
+    for key, number in (("a", 1), ("b", 2)):
+        at(backend, key)
+        value.update(number)
+        elements.add_all([number, number + 1])
+        entries.put_all({1: number, 2: number + 2})
+    snapshot = backend.snapshot(1)
+    cleanup.on = False
+    made = databases.backend()
+    made.restore([source_of(write_file(snapshot))])
+    found = [made.state(d) for d in declarations]
+    at(made, "a")
+    assert (found[0].value(), found[1].get(), found[2].items()) == (None, [2], [])
+    at(made, "b")
+    assert (found[0].value(), found[1].get(), found[2].items()) == (2, [2], [(1, 2), (2, 4)])
+
+
+def test_a_released_snapshot_is_not_written(databases: Databases) -> None:
+    backend = databases.backend()
+    backend.state(ValueStateDescriptor("v", Types.LONG()))
+    for kind in (FULL, NATIVE):
+        snapshot = backend.snapshot(1, kind)
+        snapshot.release()
+        snapshot.release()
+        with pytest.raises(UsageError, match="released"):
+            write_file(snapshot)
+
+
 def test_big_key_groups_are_written_in_parts(
     databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,11 +44,11 @@ class Scenario:
     def logs(self) -> Path:
         return self.root / "logs"
 
-    def write_input(self) -> None:
+    def write_input(self, files: int = FILES) -> None:
         """Write seeded payments, one file per epoch."""
         self.input.mkdir(parents=True)
         rng = np.random.default_rng(11)
-        for number in range(FILES):
+        for number in range(files):
             first = number * ROWS
             table = pa.table(
                 {
@@ -91,12 +91,21 @@ class Scenario:
         """Return the pids of slot processes of this scenario."""
         return [pid for pid in processes(str(self.logs)) if "weir.slot.main" in command(pid)]
 
+    def configure(self, settings: dict[str, str]) -> None:
+        """Give settings that the program does not make itself."""
+        (self.root / "conf").mkdir(exist_ok=True)
+        lines = "".join(f"{key}: {value}\n" for key, value in settings.items())
+        (self.root / "conf" / "weir-conf.yaml").write_text(lines)
+
     def start(
-        self, failpoints: str = "", restore: str = "", master: str = "local[2]"
+        self, failpoints: str = "", restore: str = "", master: str = "local[2]", directory: str = ""
     ) -> subprocess.Popen[str]:
-        """Start the program."""
+        """Start the program; the directory "-" is none for checkpoints."""
         environment = {**os.environ, "SPARK_MASTER": master, "WEIR_FAILPOINTS": failpoints}
-        arguments: list[object] = [self.input, self.output, self.checkpoints, self.logs]
+        if (self.root / "conf").is_dir():
+            environment["WEIR_CONF_DIR"] = str(self.root / "conf")
+        checkpoints = directory or self.checkpoints
+        arguments: list[object] = [self.input, self.output, checkpoints, self.logs]
         if restore:
             arguments.append(restore)
         return subprocess.Popen(

@@ -42,7 +42,6 @@ from weir.graph.plan import JobPlan
 from weir.jobmanager.assembly import EpochFacts, assemble
 from weir.jobmanager.cleanup import CheckpointFiles
 from weir.slot.messages import Acknowledge, Decline
-from weir.storage.base import Storage
 
 log = logging.getLogger("weir.checkpoint")
 DRIVER = -1
@@ -98,23 +97,21 @@ class CheckpointRunner:
     def __init__(
         self,
         coordinator: CheckpointCoordinator,
-        storage: Storage,
+        files: CheckpointFiles,
         workers: Workers,
         plan: JobPlan,
         clock: Clock,
         events: CheckpointEvents,
-        files: CheckpointFiles | None = None,
     ) -> None:
-        """Bind decisions to effects; `files` knows what the job claimed, if it did."""
+        """Bind decisions to effects."""
         self.coordinator = coordinator
         self.stats = CheckpointStats()
-        self._storage = storage
         self._workers = workers
         self._plan = plan
         self._clock = clock
         self._events = events
         self._lock = threading.RLock()
-        self._files = files or CheckpointFiles(storage, coordinator.job_id)
+        self._files = files
         self._epochs: dict[int, EpochFacts] = {}
         self._first_id: int | None = None
         self._uncommitted: set[int] = set()
@@ -250,7 +247,7 @@ class CheckpointRunner:
             metadata = assemble(self._plan, job, action.ref, action.acks, facts)
             self._files.check(action.ref, metadata)
             reach("driver.acknowledged")
-            write_metadata(self._storage, action.ref.directory, metadata)
+            write_metadata(self._files.storage, action.ref.directory, metadata)
             reach("driver.metadata")
         except WeirError as error:
             self._perform(self.coordinator.on_metadata_failed(number, str(error)))

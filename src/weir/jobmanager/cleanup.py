@@ -34,7 +34,7 @@ class CheckpointFiles:
     def __init__(self, storage: Storage, job_id: JobId, claim: Claim | None = None) -> None:
         """Take over what the job claimed."""
         claim = claim or Claim()
-        self._storage = storage
+        self.storage = storage
         self._job_id = job_id
         self._foreign = claim.foreign
         self._undeleted: list[CheckpointRef] = []
@@ -76,7 +76,7 @@ class CheckpointFiles:
     def delete(self, ref: CheckpointRef) -> None:
         """Delete a completed checkpoint and the shared files that it was the last to use."""
         # Metadata first: a half-deleted checkpoint must never be taken for a valid one.
-        if self._quietly(partial(self._storage.delete, metadata_path(ref.directory))):
+        if self._quietly(partial(self.storage.delete, metadata_path(ref.directory))):
             self.delete_tree(ref.directory)
             self._delete(self._registry.release(ref.checkpoint_id))
         else:
@@ -84,7 +84,7 @@ class CheckpointFiles:
 
     def delete_tree(self, directory: str) -> None:
         """Delete a directory with everything below it."""
-        self._quietly(partial(self._storage.delete_tree, directory))
+        self._quietly(partial(self.storage.delete_tree, directory))
 
     def subsume_foreign(self) -> None:
         """Delete the claimed checkpoint on another storage; it was replaced."""
@@ -120,7 +120,7 @@ class CheckpointFiles:
 
     def _sweep_directories(self, kept: set[str], first_id: int | None) -> None:
         job = self._job_id
-        for name in self._storage.list(job):
+        for name in self.storage.list(job):
             number = checkpoint_id_of(name)
             ours = number is not None and first_id is not None and number >= first_id
             if ours and f"{job}/{name}" not in kept:
@@ -129,7 +129,7 @@ class CheckpointFiles:
     def _sweep_shared(self, before: int | None) -> None:
         folder = shared_dir(self._job_id)
         remains = []
-        for name in self._storage.list(folder):
+        for name in self.storage.list(folder):
             attempt = data_file_attempt(name)
             if attempt is not None and (before is None or attempt < before):
                 remains.append(f"{folder}/{name}")
@@ -137,7 +137,7 @@ class CheckpointFiles:
 
     def _delete(self, files: Iterable[str]) -> None:
         for file in files:
-            self._quietly(partial(self._storage.delete, file))
+            self._quietly(partial(self.storage.delete, file))
 
     @staticmethod
     def _quietly(work: Callable[[], None]) -> bool:

@@ -137,12 +137,11 @@ class JobMaster(Callbacks):
         )
         return CheckpointRunner(
             coordinator,
-            self.storage,
+            CheckpointFiles(self.storage, self.job_id, claim),
             self.calls,
             self.plan,
             self.clock,
             CheckpointEvents(self._completed, self.fail, self._staged),
-            CheckpointFiles(self.storage, self.job_id, claim),
         )
 
     def _take_over(self) -> str | None:

@@ -154,12 +154,11 @@ class JobHarness:
         )
         self.runner = CheckpointRunner(
             coordinator,
-            self.storage,
+            CheckpointFiles(self.storage, self.job_id, self._claim),
             _CurrentSlots(self),
             self.plan,
             self.clock,
             CheckpointEvents(self._completed, self._fail),
-            CheckpointFiles(self.storage, self.job_id, self._claim),
         )
 
     def start(self) -> JobHarness:

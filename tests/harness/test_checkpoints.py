@@ -6,6 +6,7 @@ import pytest
 from tests.harness.programs import environment, started
 
 from weir.checkpoint.settings import CheckpointSettings, Retention
+from weir.checkpoint.store import load_checkpoint
 from weir.common.typeinfo import Types
 from weir.connector.file_sink import FileSink
 from weir.datastream import KeyedProcessFunction
@@ -270,3 +271,19 @@ def test_a_slot_of_an_older_attempt_cannot_disturb_the_new_one(tmp_path):
     harness.run()
     assert lines(tmp_path / "out") == sorted(map(str, EXPECTED))
     assert hidden(tmp_path / "out") == []
+
+
+class Keyless(KeyedProcessFunction):
+    def process_element(self, value, ctx):
+        yield value
+
+
+def test_only_timers_that_exist_make_a_keyed_operator_one_with_state():
+    storage = MemoryStorage()
+    env = environment()
+    collect(totals(env, 6).key_by(lambda pair: pair[0]).process(Keyless()).uid("plain"))
+    harness = started(env, storage=storage)
+    harness.run_epoch(take=3, checkpoint=True)
+    metadata = load_checkpoint(storage, f"{harness.job_id}/chk-1")
+    stateful = {operator.uid: operator.has_state for operator in metadata.operators}
+    assert (stateful["totals"], stateful["plain"]) == (True, False)

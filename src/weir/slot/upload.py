@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weir.backend.base import KeyedPart
+from weir.backend.base import RESERVED_PREFIX, KeyedPart
 from weir.failpoint import reach
 from weir.runtime.stateful import OperatorSnapshot
 from weir.slot.files import Recording, SlotFiles
@@ -61,10 +61,12 @@ class Upload:
 
 def _part(snapshot: OperatorSnapshot, footer: dict[str, Any], keyed: KeyedPart) -> OperatorPart:
     groups = snapshot.key_groups
+    # Every keyed operator has timers; only some make it one whose state would be missed.
+    names = [n for n, e in footer["keyed"].items() if e["groups"] or not _are_timers(n)]
     return OperatorPart(
         operator=snapshot.node.id,
         keyed_range=None if groups is None else (groups.start, groups.end),
-        keyed_states=sorted(footer["keyed"]) + [RAW_KEYED] * ("raw_keyed" in footer),
+        keyed_states=sorted(names) + [RAW_KEYED] * ("raw_keyed" in footer),
         operator_states={
             name: (state["mode"], len(state["elements"]))
             for name, state in footer["operator"].items()
@@ -72,3 +74,7 @@ def _part(snapshot: OperatorSnapshot, footer: dict[str, Any], keyed: KeyedPart) 
         layers=list(keyed.layers),
         attachments=list(keyed.attachments),
     )
+
+
+def _are_timers(name: str) -> bool:
+    return name.startswith(RESERVED_PREFIX)

@@ -26,7 +26,7 @@ from weir.backend.base import (
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.handles import State
 from weir.backend.rocksdb.catalog import PACKED_FAMILY, Catalog, Described
-from weir.backend.rocksdb.database import Database, require_rocksdict
+from weir.backend.rocksdb.database import Cursor, Database, require_rocksdict
 from weir.backend.rocksdb.full import FrozenState, FullSnapshot
 from weir.backend.rocksdb.keys import Addresses, address_end, group_start
 from weir.backend.rocksdb.localdir import LocalDirectory, choose_base
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 class RocksDBBackend:
     """Keyed state in a local database; see `weir.backend.base.KeyedBackend`."""
+
+    tracked = False
+    """Whether stores remember what changed, see `weir.backend.rocksdb.tracked`."""
 
     def __init__(
         self,
@@ -93,7 +96,9 @@ class RocksDBBackend:
         self._addresses = Addresses(key_format.key, key_format.namespace)
         self._sequence = Sequence(filled.sequence)
         self._budget = Budget(self._settings.object_bytes, self._relieve)
-        self._context = StoreContext(self._addresses, self.key_groups, self._budget, self._sequence)
+        self._context = StoreContext(
+            self._addresses, self.key_groups, self._budget, self._sequence, self.tracked
+        )
         self._timers.begin(database, self._sequence, filled)
 
     def timers(self, name: str) -> Timers:
@@ -142,10 +147,7 @@ class RocksDBBackend:
 
     def snapshot(self, checkpoint_id: int, kind: SnapshotKind = SnapshotKind.FULL) -> KeyedSnapshot:
         """Write out what changed since the epoch's end, and freeze a view of the database."""
-        self.flush()
-        for store in self._stores.values():
-            if store.mutable:
-                store.forget()  # what user code still holds of it is no longer state
+        self._settle()
         if kind is SnapshotKind.FULL:
             return self._full(checkpoint_id)
         self._opened += 1
@@ -156,25 +158,35 @@ class RocksDBBackend:
         self._pending[checkpoint_id] = snapshot
         return snapshot.with_timers(self._timers.heap_snapshots(checkpoint_id))
 
+    def _settle(self) -> None:
+        """Write everything out; what user code still holds of it is no longer state."""
+        self.flush()
+        for store in self._stores.values():
+            if store.mutable:
+                store.forget()
+
     def _full(self, checkpoint_id: int) -> FullSnapshot:
+        filters = {name: s.facts.snapshot_filter() for name, s in self._stores.items()}
+        timers = self._timers.frozen(checkpoint_id)
+        states = self._frozen_states(filters)
+        return FullSnapshot(checkpoint_id, self.key_groups, states, self._frozen_packed(), timers)
+
+    def _frozen_states(self, filters: dict[str, Keep | None]) -> list[FrozenState]:
+        """Freeze all states that have rows, each with what is to be left out of it."""
         frozen = [
-            FrozenState(f.name, f.kind, f.format, f.family.cursor(), f.snapshot_filter())
+            FrozenState(f.name, f.kind, f.format, f.family.cursor(), filters.get(f.name))
             for f in (store.facts for store in self._stores.values())
         ]
-        frozen += [
+        return frozen + [
             FrozenState.of(state, self._database.family(state.family).cursor())
             for state in self._catalog.stored.values()
         ]
+
+    def _frozen_packed(self) -> tuple[Cursor | None, dict[str, Described]]:
         packed = None
         if self._catalog.packed and PACKED_FAMILY in self._database.names():
             packed = self._database.family(PACKED_FAMILY).cursor()
-        return FullSnapshot(
-            checkpoint_id,
-            self.key_groups,
-            frozen,
-            (packed, dict(self._catalog.packed)),
-            self._timers.frozen(checkpoint_id),
-        )
+        return packed, dict(self._catalog.packed)
 
     def _facts(self) -> dict[str, Any]:
         """Describe the database for `weir.backend.rocksdb.native`."""

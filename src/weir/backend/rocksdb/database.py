@@ -98,8 +98,8 @@ class Family:
         return int(self._rows.property_int_value(name) or 0)
 
     def close(self) -> None:
-        """Let go of the column family."""
-        self._rows.close()
+        """Let go of the column family; only cursors that are in use still hold it."""
+        self._rows = self.handle = self.get = None
 
 
 class Database:
@@ -114,7 +114,6 @@ class Database:
         self._module = require_rocksdict()
         self.path = path
         self._settings = settings
-        self._closed = False
         self._write_options = self._module.WriteOptions()
         self._write_options.disable_wal = True
         options = settings.options
@@ -182,14 +181,17 @@ class Database:
         return sum(family.number(name) for family in self._families.values())
 
     def close(self) -> None:
-        """Close the database; what was not flushed is lost. Harmless when done twice."""
-        if self._closed:
+        """Close the database; what was not flushed is lost. Harmless when done twice.
+
+        Cursors that are in use keep it open, but nothing is written any more.
+        """
+        if self._db is None:
             return
-        self._closed = True
+        self._db.cancel_all_background(True)
         for family in self._families.values():
             family.close()
         self._families = {}
-        self._db.close()
+        self._db = None
 
 
 class Batch:

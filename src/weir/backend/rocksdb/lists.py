@@ -13,6 +13,7 @@ from typing import Any
 from weir.backend.address import address_of
 from weir.backend.admission import admission
 from weir.backend.base import CurrentKey, Keep, StateDeclaration
+from weir.backend.delta import GroupDelta
 from weir.backend.handles import ListState
 from weir.backend.rocksdb.database import Batch, Row
 from weir.backend.rocksdb.keys import after
@@ -60,6 +61,10 @@ class ListStore:
         self.mutable = may_change(value_type)
         self._size = 0
         self._dirty: dict[tuple[int, Any], _Entry] = {}
+        # What was appended, or None where a list is to be drained as a whole.
+        self._touched: dict[tuple[int, Any], list[bytes] | None] | None = None
+        if context.tracked:
+            self._touched = {}
         self.groups: list[Any] = owned_groups(context.key_groups, lambda _: {})
 
     def append(self, group: int, address: Any, values: list[Any]) -> None:
@@ -118,13 +123,26 @@ class ListStore:
         """Write what changed, also elements that were handed out and changed in place."""
         for (group, address), entry in self._dirty.items():
             prefix = self._context.addresses.encode(group, address)
+            whole, tail = False, b""
             if entry.replaced:
+                whole = True
                 self._delete(batch, entry, prefix)
             elif entry.shown:
-                self._rewrite(batch, entry)
+                whole = self._rewrite(batch, entry)
             if entry.tail:
-                self._append(batch, entry, prefix)
+                tail = self._append(batch, entry, prefix)
+            if self._touched is not None and (whole or tail):
+                self._touch(group, address, None if whole else tail)
         self._dirty.clear()
+
+    def _touch(self, group: int, address: Any, tail: bytes | None) -> None:
+        if self._touched is None:
+            return
+        known = self._touched.setdefault((group, address), [])
+        if tail is None:
+            self._touched[group, address] = None
+        elif known is not None:
+            known.append(tail)
 
     def _delete(self, batch: Batch, entry: _Entry, prefix: bytes) -> None:
         family = self.facts.family
@@ -136,17 +154,20 @@ class ListStore:
             batch.delete(family, key)
         entry.chunks, entry.elements, entry.replaced = [], [], False
 
-    def _rewrite(self, batch: Batch, entry: _Entry) -> None:
-        at, elements = 0, entry.elements or []
+    def _rewrite(self, batch: Batch, entry: _Entry) -> bool:
+        """Write the chunks that changed in place; tell whether there were any."""
+        at, elements, changed = 0, entry.elements or [], False
         for chunk in entry.chunks or []:
             data = self.facts.format.value.encode_many(elements[at : at + chunk.count])
             if data != chunk.data:
                 batch.put(self.facts.family, chunk.key, data)
                 chunk.data = data
+                changed = True
             at += chunk.count
         entry.shown = False
+        return changed
 
-    def _append(self, batch: Batch, entry: _Entry, prefix: bytes) -> None:
+    def _append(self, batch: Batch, entry: _Entry, prefix: bytes) -> bytes:
         key = prefix + self._context.sequence.next().to_bytes(8, "big")
         data = self.facts.format.value.encode_many(entry.tail)
         batch.put(self.facts.family, key, data)
@@ -155,6 +176,7 @@ class ListStore:
             entry.elements += entry.tail
             entry.chunks.append(_Chunk(key, len(entry.tail), data if self.mutable else None))
         entry.tail = []
+        return data
 
     def forget(self, keep: Iterable[tuple[int, Any]] = ()) -> None:
         """Drop all flushed entries but those of some addresses."""
@@ -171,13 +193,10 @@ class ListStore:
         """Tell whether the database has all there is of an address."""
         return (group, address) not in self._dirty
 
-    def discard(self, group: int, address: Any) -> None:
-        """Drop a settled entry, because its rows change."""
-        self.groups[group].pop(address, None)
-
-    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> bool:
+    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> list[bytes]:
         """Remove the elements that are not kept."""
-        codec, family, removed = self.facts.format.value, self.facts.family, False
+        codec, family = self.facts.format.value, self.facts.family
+        hit: list[bytes] = []
         for key, data in rows:
             elements = codec.decode_many(data)
             left = [element for element in elements if keep(element)]
@@ -185,8 +204,40 @@ class ListStore:
                 batch.delete(family, key)
             elif len(left) < len(elements):
                 batch.put(family, key, codec.encode_many(left))
-            removed = removed or len(left) < len(elements)
-        return removed
+            if len(left) < len(elements):
+                hit.append(key)
+        return hit
+
+    def discard(self, group: int, address: Any, hit: list[bytes]) -> None:
+        """Drop a settled entry, because its rows change."""
+        self.groups[group].pop(address, None)
+        self._touch(group, address, None)
+
+    def drain(self) -> dict[int, GroupDelta]:
+        """Return all changes since the last drain; everything is flushed."""
+        deltas: dict[int, GroupDelta] = {}
+        touched, self._touched = self._touched or {}, {}
+        for (group, address), tails in touched.items():
+            delta = deltas.setdefault(group, GroupDelta())
+            if tails is None:
+                delta.cleared.append(address)
+                elements = self._elements(group, address)
+            else:
+                decode = self.facts.format.value.decode_many
+                elements = [element for tail in tails for element in decode(tail)]
+            if elements:
+                delta.put[address] = elements
+        return deltas
+
+    def _elements(self, group: int, address: Any) -> list[Any]:
+        """Return a flushed list; it does not stay in memory."""
+        entry: _Entry | None = self.groups[group].get(address)
+        if entry is not None and entry.elements is not None:
+            return entry.elements
+        prefix = self._context.addresses.encode(group, address)
+        decode = self.facts.format.value.decode_many
+        rows = self.facts.family.cursor().scan(prefix, after(prefix))
+        return [element for _, data in rows for element in decode(data)]
 
 
 class RocksDBListState(ListState[Any]):

@@ -27,6 +27,7 @@ from weir.ids import murmur3_128, unique_suffix
 log = logging.getLogger("weir.backend")
 _PREFIX = "weir-rocksdb-"
 _LOCK = ".lock"
+_TRIES = 5
 _turns = itertools.count()
 
 
@@ -54,9 +55,12 @@ class LocalDirectory:
 
 
 def _remove(directory: Path, lock: int) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-    _lock_file(directory).unlink(missing_ok=True)
-    os.close(lock)
+    for _ in range(_TRIES):  # a database that nobody closed may be writing a file
+        shutil.rmtree(directory, ignore_errors=True)
+        if not directory.exists():
+            _lock_file(directory).unlink(missing_ok=True)
+            break
+    os.close(lock)  # what could not be removed is a leftover now
 
 
 def _lock_file(directory: Path) -> Path:
@@ -85,8 +89,9 @@ def remove_leftovers(base: Path) -> list[str]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             directory = lock.with_name(lock.name.removesuffix(_LOCK))
             shutil.rmtree(directory, ignore_errors=True)
-            lock.unlink(missing_ok=True)
-            removed.append(directory.name)
+            if not directory.exists():
+                lock.unlink(missing_ok=True)
+                removed.append(directory.name)
         except OSError:
             continue  # its process is alive
         finally:

@@ -12,9 +12,10 @@ from typing import Any
 from weir.backend.address import address_of
 from weir.backend.admission import admission
 from weir.backend.base import CurrentKey, Keep, StateDeclaration
+from weir.backend.delta import GroupDelta
 from weir.backend.handles import MapState
 from weir.backend.rocksdb.database import Batch, Row
-from weir.backend.rocksdb.keys import after, key_codec
+from weir.backend.rocksdb.keys import address_end, after, key_codec
 from weir.backend.rocksdb.store import (
     ABSENT,
     StateFacts,
@@ -56,6 +57,16 @@ class _Entry:
         self.cleared = False
 
 
+class _Touched:
+    """What flushes wrote of one map: maybe all rows went first, then those of some map keys."""
+
+    __slots__ = ("cleared", "keys")
+
+    def __init__(self) -> None:
+        self.cleared = False
+        self.keys: set[Any] = set()
+
+
 class MapStore:
     """All maps of one state."""
 
@@ -72,6 +83,7 @@ class MapStore:
         self.mutable = may_change(value_type)
         self._size = 0
         self._dirty: dict[tuple[int, Any], _Entry] = {}
+        self._touched: dict[tuple[int, Any], _Touched] | None = {} if context.tracked else None
         self.groups: list[Any] = owned_groups(context.key_groups, lambda _: {})
 
     def entry(self, group: int, address: Any) -> _Entry:
@@ -161,12 +173,16 @@ class MapStore:
         family, codec = self.facts.family, self._value
         for (group, address), entry in self._dirty.items():
             prefix = self._context.addresses.encode(group, address)
+            if self._touched is not None and (entry.cleared or entry.changed):
+                self._touch(group, address, entry.changed, cleared=entry.cleared)
             if entry.cleared:
                 for row in family.cursor().keys(prefix, after(prefix)):
                     batch.delete(family, row)
                 entry.cleared = False
             if entry.shown:
-                self._flush_shown(batch, entry, prefix)
+                shown = self._flush_shown(batch, entry, prefix)
+                if self._touched is not None and shown:
+                    self._touch(group, address, shown)
             for key in entry.changed:
                 value, row = entry.known[key], prefix + self._map_key.encode(key)
                 if value is ABSENT:
@@ -178,7 +194,20 @@ class MapStore:
             entry.changed.clear()
         self._dirty.clear()
 
-    def _flush_shown(self, batch: Batch, entry: _Entry, prefix: bytes) -> None:
+    def _touch(
+        self, group: int, address: Any, keys: Iterable[Any], *, cleared: bool = False
+    ) -> None:
+        if self._touched is None:
+            return
+        touched = self._touched.setdefault((group, address), _Touched())
+        if cleared:
+            touched.cleared = True
+            touched.keys.clear()
+        touched.keys.update(keys)
+
+    def _flush_shown(self, batch: Batch, entry: _Entry, prefix: bytes) -> list[Any]:
+        """Write the values that changed in place; return their map keys."""
+        changed = []
         keys = list(entry.shown - entry.changed)
         entry.shown.clear()
         rows = [prefix + self._map_key.encode(key) for key in keys]
@@ -186,6 +215,8 @@ class MapStore:
             data = encode_value(self._value, entry.known[key])
             if data != old:
                 batch.put(self.facts.family, row, data)
+                changed.append(key)
+        return changed
 
     def forget(self, keep: Iterable[tuple[int, Any]] = ()) -> None:
         """Drop all flushed entries but those of some addresses."""
@@ -202,16 +233,46 @@ class MapStore:
         """Tell whether the database has all there is of an address."""
         return (group, address) not in self._dirty
 
-    def discard(self, group: int, address: Any) -> None:
-        """Drop a settled entry, because its rows change."""
-        self.groups[group].pop(address, None)
-
-    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> bool:
+    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> list[bytes]:
         """Remove the map entries whose values are not kept."""
         removed = [row for row, data in rows if not keep(decode_value(self._value, data))]
         for row in removed:
             batch.delete(self.facts.family, row)
-        return bool(removed)
+        return removed
+
+    def discard(self, group: int, address: Any, hit: list[bytes]) -> None:
+        """Drop a settled entry, because rows of it are gone."""
+        self.groups[group].pop(address, None)
+        self._touch(group, address, (self._map_key.decode(row[address_end(row) :]) for row in hit))
+
+    def drain(self) -> dict[int, GroupDelta]:
+        """Return all changes since the last drain; everything is flushed."""
+        deltas: dict[int, GroupDelta] = {}
+        touched, self._touched = self._touched or {}, {}
+        for (group, address), what in touched.items():
+            delta = deltas.setdefault(group, GroupDelta())
+            values = self._values(group, address, what.keys)
+            left = {key: value for key, value in values.items() if value is not ABSENT}
+            if what.cleared:
+                delta.cleared.append(address)
+            elif len(left) < len(values):
+                delta.removed[address] = [key for key in values if key not in left]
+            if left:
+                delta.put[address] = left
+        return deltas
+
+    def _values(self, group: int, address: Any, keys: set[Any]) -> dict[Any, Any]:
+        """Return flushed values of a map, `ABSENT` where there is none; they are not kept."""
+        entry: _Entry | None = self.groups[group].get(address)
+        known = {} if entry is None else entry.known
+        unknown = [key for key in keys if key not in known]
+        prefix = self._context.addresses.encode(group, address)
+        rows = self.facts.family.get_many([prefix + self._map_key.encode(k) for k in unknown])
+        read = {
+            key: ABSENT if data is None else decode_value(self._value, data)
+            for key, data in zip(unknown, rows, strict=True)
+        }
+        return {key: read[key] if key in read else known[key] for key in keys}
 
 
 class RocksDBMapState(MapState[Any, Any]):

@@ -3,6 +3,10 @@
 Between two flushes a cache is the truth for what it holds and the database for the rest. A cache
 holds values as objects, so that a hot key is decoded once; what changed is written by `flush`,
 which leaves the cache as it is, and `forget` drops what the database has too.
+
+A tracked store also remembers what flushes and sweeps wrote, until `drain`: addresses, map keys,
+and the bytes of appended list elements. The other values are read again then, so that what is
+drained is what the database holds.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Any, Final, Protocol
 
 from weir.backend.admission import holds_only_immutable
 from weir.backend.base import Keep, StateCleanup, StateKind
+from weir.backend.delta import GroupDelta
 from weir.backend.group_format import GroupFormat
 from weir.backend.isolation import IMMUTABLE
 from weir.backend.rocksdb.database import Batch, Family, Row
@@ -83,6 +88,7 @@ class StoreContext:
     key_groups: KeyGroupRange
     budget: Budget
     sequence: Sequence
+    tracked: bool = False
 
 
 class Store(Protocol):
@@ -102,11 +108,17 @@ class Store(Protocol):
     def is_settled(self, group: int, address: Any) -> bool:
         """Tell whether the database has all there is of an address."""
 
-    def discard(self, group: int, address: Any) -> None:
-        """Drop a settled entry, because its rows change."""
+    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> list[bytes]:
+        """Remove what is not kept from the rows of one address; return the keys of those hit."""
 
-    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> bool:
-        """Remove what is not kept from the rows of one address; tell whether anything was."""
+    def discard(self, group: int, address: Any, hit: list[bytes]) -> None:
+        """Drop a settled entry, because a filter hit some of its rows."""
+
+    def drain(self) -> dict[int, GroupDelta]:
+        """Return all changes since the last drain; everything is flushed.
+
+        The values may be objects of the cache.
+        """
 
 
 class Foreign(dict[Any, Any]):

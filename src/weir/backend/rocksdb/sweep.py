@@ -74,8 +74,11 @@ class Sweep:
     def _look(self, prefix: bytes, rows: list[Row], keep: Keep, batch: Batch) -> None:
         address = self._addresses.decode(prefix)
         group = int.from_bytes(prefix[:GROUP_BYTES], "big")
-        if self._store.is_settled(group, address) and self._store.filter(batch, rows, keep):
-            self._store.discard(group, address)
+        if not self._store.is_settled(group, address):
+            return
+        hit = self._store.filter(batch, rows, keep)
+        if hit:
+            self._store.discard(group, address, hit)
             self._removed = True
 
 

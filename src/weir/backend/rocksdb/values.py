@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weir.backend.base import Keep
+from weir.backend.delta import GroupDelta
 from weir.backend.rocksdb.database import Batch, Row
 from weir.backend.rocksdb.store import (
     ABSENT,
@@ -82,6 +83,7 @@ class ValueStore:
         self._decode = facts.format.value.decode
         self._size = 0
         self.mutable = may_change(value_type)
+        self._touched: dict[int, set[Any]] | None = {} if context.tracked else None
         self.groups: list[Any] = owned_groups(context.key_groups, lambda g: ValueGroup(self, g))
 
     def charge(self) -> None:
@@ -113,6 +115,8 @@ class ValueStore:
                     data = self._encode(value)
                     self._size = 4 * len(data)
                     batch.put(family, key_of(group, address), data)
+            if self._touched is not None:
+                self._touched.setdefault(group, set()).update(cache.changed)
             cache.changed.clear()
 
     def _flush_shown(self, batch: Batch, cache: ValueGroup, group: int) -> None:
@@ -124,6 +128,8 @@ class ValueStore:
             data = self._encode(dict.__getitem__(cache, address))
             if data != old:
                 batch.put(self.facts.family, key, data)
+                if self._touched is not None:
+                    self._touched.setdefault(group, set()).add(address)
 
     def forget(self, keep: Iterable[tuple[int, Any]] = ()) -> None:
         """Drop all flushed entries but those of some addresses."""
@@ -144,13 +150,36 @@ class ValueStore:
         cache = self.groups[group]
         return address not in cache.changed and address not in cache.shown
 
-    def discard(self, group: int, address: Any) -> None:
-        """Drop a settled entry, because its rows change."""
-        dict.pop(self.groups[group], address, None)
-
-    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> bool:
+    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> list[bytes]:
         """Remove the row of an address when its value is not kept."""
         removed = [key for key, data in rows if not keep(self._decode(data))]
         for key in removed:
             batch.delete(self.facts.family, key)
-        return bool(removed)
+        return removed
+
+    def discard(self, group: int, address: Any, hit: list[bytes]) -> None:
+        """Drop a settled entry, because its row is gone."""
+        dict.pop(self.groups[group], address, None)
+        if self._touched is not None:
+            self._touched.setdefault(group, set()).add(address)
+
+    def drain(self) -> dict[int, GroupDelta]:
+        """Return all changes since the last drain; everything is flushed."""
+        touched, self._touched = self._touched or {}, {}
+        return {group: self._delta(group, addresses) for group, addresses in touched.items()}
+
+    def _delta(self, group: int, addresses: set[Any]) -> GroupDelta:
+        cache, delta = self.groups[group], GroupDelta()
+        uncached = [a for a in addresses if not dict.__contains__(cache, a)]
+        keys = [self._context.addresses.encode(group, address) for address in uncached]
+        stored = zip(uncached, self.facts.family.get_many(keys), strict=True)
+        read = {a: ABSENT if data is None else self._decode(data) for a, data in stored}
+        for address in addresses:
+            value = dict.get(cache, address, _UNKNOWN)
+            if value is _UNKNOWN:
+                value = read[address]
+            if value is ABSENT:
+                delta.cleared.append(address)
+            else:
+                delta.put[address] = value
+        return delta

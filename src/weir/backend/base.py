@@ -312,6 +312,9 @@ class KeyedBackend(Protocol):
     def size(self) -> int:
         """Count the entries of all registered states."""
 
+    def approximate_size(self) -> int:
+        """Tell about how many entries there are, in time that does not depend on the answer."""
+
     def approximate_bytes(self) -> int:
         """Estimate the memory of all entries from a sample."""
 

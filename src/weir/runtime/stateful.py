@@ -240,8 +240,8 @@ class StatefulOperator(Operator):
                 self.backend.close()
 
     def state_entries(self) -> int:
-        """Count keyed entries, for progress reports."""
-        return 0 if self.backend is None else self.backend.size()
+        """Tell about how many keyed entries there are, for progress reports."""
+        return 0 if self.backend is None else self.backend.approximate_size()
 
     def _call(self, hook: Callable[..., Any], *args: Any) -> Any:
         try:

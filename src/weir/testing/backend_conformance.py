@@ -407,4 +407,5 @@ class KeyedBackendConformance(SnapshotConformance):
         assert sorted(backend.keys("v", "two")) == sorted(f"second {i}" for i in range(1000))
         assert list(backend.keys("v")) == ["plain"]
         assert backend.size() == 2001
+        assert 1000 < backend.approximate_size() < 4000
         assert backend.approximate_bytes() > 2001

@@ -202,6 +202,10 @@ class HashMapBackend:
         """Count the entries of all registered states."""
         return sum(table.size() for table in self._tables.values())
 
+    def approximate_size(self) -> int:
+        """Count the entries of all registered states."""
+        return self.size()
+
     def approximate_bytes(self) -> int:
         """Estimate the memory of all entries from a sample of each state."""
         restored = (p for s in self._restored.values() for g in s.groups.values() for p in g)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.backend.factory import BackendContext, BackendSettings
-from weir.backend.rocksdb import RocksDBBackend
+from weir.backend.rocksdb import RocksDBBackend, TrackedRocksDBBackend
 from weir.common.typeinfo import Types
 from weir.keygroup import KeyGroupRange
 
@@ -41,6 +41,17 @@ class Databases:
         settings = BackendSettings("rocksdb", incremental=True, options=options or {})
         context = BackendContext(settings, local_dir=self.directory)
         self.made.append(RocksDBBackend(context, key_type, key_groups))
+        return self.made[-1]
+
+    def tracked(
+        self,
+        options: dict[str, Any] | None = None,
+        key_groups: KeyGroupRange = ALL,
+        key_type: Any = Types.STRING(),  # noqa: B008 - types are constants
+    ) -> Any:
+        settings = BackendSettings("rocksdb", changelog=True, options=options or {})
+        context = BackendContext(settings, local_dir=self.directory)
+        self.made.append(TrackedRocksDBBackend(context, key_type, key_groups))
         return self.made[-1]
 
     def close(self) -> None:

@@ -41,6 +41,7 @@ BACKENDS = [
     BackendSettings("rocksdb"),
     BackendSettings("rocksdb", incremental=True),
     BackendSettings("hashmap", changelog=True),
+    BackendSettings("rocksdb", changelog=True),
 ]
 OPERATIONS = [
     "write_values",

@@ -77,14 +77,10 @@ def create_backend(
         return with_changelog(hashmap, context) if settings.changelog else hashmap
     if kind == "rocksdb":
         # Imported here: programs without it need not have its package.
-        from weir.backend.rocksdb import RocksDBBackend
+        from weir.backend.rocksdb import RocksDBBackend, TrackedRocksDBBackend
 
         if settings.changelog:
-            msg = (
-                "state.changelog.enabled is not available with state.backend.type 'rocksdb': use "
-                "execution.checkpointing.incremental, or 'hashmap' with the changelog"
-            )
-            raise UsageError(msg)
+            return with_changelog(TrackedRocksDBBackend(context, key_type, key_groups), context)
         return RocksDBBackend(context, key_type, key_groups)
     msg = f"state.backend.type {kind!r} is not available: there are 'hashmap' and 'rocksdb'"
     raise UsageError(msg)

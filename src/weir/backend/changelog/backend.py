@@ -151,7 +151,9 @@ class ChangelogBackend:
 
     def _log_changes(self) -> None:
         changes = self._inner.drain()
-        if self._base is not None:
+        if changes is None:
+            self._start_over()
+        elif self._base is not None:
             self._log.append(changes)
 
     def _bound_memory(self) -> None:
@@ -265,6 +267,10 @@ class ChangelogBackend:
     def size(self) -> int:
         """Count the entries of all registered states."""
         return self._inner.size()
+
+    def approximate_size(self) -> int:
+        """Tell about how many entries there are."""
+        return self._inner.approximate_size()
 
     def approximate_bytes(self) -> int:
         """Estimate the memory of all entries and of the log."""

@@ -35,13 +35,15 @@ class ChangeSource(KeyedBackend, Protocol):
     All methods run on the backend's thread, between epochs.
     """
 
-    def drain(self) -> list[StateChanges]:
+    def drain(self) -> list[StateChanges] | None:
         """Return all changes of registered states since the last drain (or the restore).
 
         Entries that were only restored are no changes, unless their state was registered with
         types whose description (`GroupFormat.describe`) differs from the stored one: then it is
-        returned once as a `whole`. The values are the backend's own objects: they are to be
-        encoded before anything else happens. Costs time proportional to the changes.
+        returned once as a `whole`; or the answer is None once, for all state has to be written
+        anew, which what changed since the last drain is part of. The values are the backend's own
+        objects: they are to be encoded before anything else happens. Costs time proportional to
+        the changes.
         """
 
     def snapshot_states(self, checkpoint_id: int) -> KeyedSnapshot:

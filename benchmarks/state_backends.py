@@ -30,10 +30,12 @@ from weir.backend.base import (
 from weir.backend.factory import BackendContext, BackendSettings, create_backend
 from weir.clock import SystemClock
 from weir.common.typeinfo import Types
+from weir.datastream.state import StateTtlConfig
 from weir.ids import JobId
 from weir.keygroup import KeyGroupRange, key_group, range_of
 from weir.slot.files import SlotFiles, StoredFiles
 from weir.state.descriptor import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from weir.state.ttl import bind_ttl
 from weir.storage.local import LocalStorage
 
 GROUPS = 128
@@ -413,10 +415,6 @@ def epoch_cost(settings: BackendSettings, count: int) -> float:
 
 def ttl_matrix(settings: BackendSettings, count: int, rounds: int) -> dict[str, float]:
     """Measure value state with every pair of TTL update type and visibility."""
-    from weir.state.ttl import bind_ttl
-
-    from weir.datastream.state import StateTtlConfig
-
     keys = keys_in_order(count)
     clock = SystemClock()
     found: dict[str, float] = {}

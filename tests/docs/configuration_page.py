@@ -32,12 +32,7 @@ IN_USE = {
     )
 }
 # Read, and answered with a warning: the job runs as if they were not set.
-WARNED = {
-    option.key
-    for option in (
-        *(c.MODE, c.UNALIGNED, c.LOCAL_BACKUP),
-    )
-}
+WARNED = {option.key for option in (*(c.MODE, c.UNALIGNED, c.LOCAL_BACKUP),)}
 
 HEAD = """\
 # Configuration

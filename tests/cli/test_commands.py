@@ -177,6 +177,7 @@ def test_the_doctor_says_what_to_do_about_a_missing_java(monkeypatch, tmp_path):
         (checks.check_python((3, 9, 18)), False),
         (checks.check_python((3, 10, 0)), True),
         (checks.check_package("pyarrow", (18,), None), True),
+        (checks.check_extra("no-such-package", "rocksdb", "some jobs"), True),
         (checks.check_package("pyarrow", (9_999,), None), False),
         (checks.check_package("pyarrow", (1,), (2,)), False),
         (checks.check_package("no-such-package-at-all", (1,), None), False),
@@ -199,3 +200,8 @@ def test_a_temporary_directory_whose_path_is_too_long_for_sockets_is_a_problem(t
 def test_a_worker_python_without_weir_is_a_problem(monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", "no-such-python")
     assert not checks.check_slot().ok
+
+
+def test_the_doctor_names_the_extra_that_brings_a_missing_package():
+    finding = checks.check_extra("no-such-package", "rocksdb", "some jobs")
+    assert finding.found == "not installed; some jobs need it: pip install 'weir-spark[rocksdb]'"

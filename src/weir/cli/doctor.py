@@ -26,6 +26,10 @@ PACKAGES: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None], ...] = (
     ("pyarrow", (18,), None),
     ("pandas", (2, 2), (3,)),
 )
+EXTRAS = (
+    ("rocksdict", "rocksdb", "jobs with the RocksDB state backend"),
+    ("obstore", "objectstore", "checkpoints in object stores"),
+)
 FREE_BYTES_MIN = 1 << 30
 SOCKET_PATH_MAX = 107
 _SOCKET_NAME = "weir-1234567890-123456789abc/s9999a9999"
@@ -74,6 +78,8 @@ def examine() -> Iterator[Finding]:
     yield from check_java(java_binary())
     for name, first, beyond in PACKAGES:
         yield check_package(name, first, beyond)
+    for name, extra, purpose in EXTRAS:
+        yield check_extra(name, extra, purpose)
     folder = Path(tempfile.gettempdir())
     yield check_temporary(folder)
     yield check_disk(folder, shutil.disk_usage(folder).free)
@@ -138,6 +144,15 @@ def check_package(name: str, first: tuple[int, ...], beyond: tuple[int, ...] | N
     version = tuple(int(part) for part in re.findall(r"\d+", found)[:3])
     fits = version >= first and (beyond is None or version < beyond)
     return Finding(name, fits, found, advice)
+
+
+def check_extra(name: str, extra: str, purpose: str) -> Finding:
+    """Tell whether a package is there that only some jobs need; its absence is no problem."""
+    try:
+        return Finding(name, True, metadata.version(name))
+    except metadata.PackageNotFoundError:
+        missing = f"not installed; {purpose} need it: pip install 'weir-spark[{extra}]'"
+        return Finding(name, True, missing)
 
 
 def check_temporary(folder: Path) -> Finding:

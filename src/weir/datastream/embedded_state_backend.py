@@ -113,7 +113,7 @@ class RocksDBOptionsMixin:
 
 
 class EmbeddedRocksDBStateBackend(RocksDBOptionsMixin, StateBackend):
-    """State in a local RocksDB: larger than memory. Needs `weir[rocksdb]` on all hosts."""
+    """State in a local RocksDB: larger than memory. Needs `weir-spark[rocksdb]` on all hosts."""
 
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
         """Choose RocksDB; None leaves incremental checkpoints to the configuration."""

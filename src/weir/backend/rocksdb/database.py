@@ -32,7 +32,7 @@ def require_rocksdict() -> Any:
     except ImportError as e:
         msg = (
             "the RocksDB state backend needs the package rocksdict: install it with "
-            "pip install 'weir[rocksdb]', on the hosts of executors too"
+            "pip install 'weir-spark[rocksdb]', on the hosts of executors too"
         )
         raise UsageError(msg) from e
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.campaign
 
 FIXED = {name: -index for index, name in enumerate(BACKENDS)}
 # Every so many steps: the steps of the protocol are the same with all backends.
-STRIDES = {"hashmap": 4, "rocksdb-incremental": 60, "rocksdb": 150}
+STRIDES = {"hashmap": 4, "rocksdb-incremental": 60, "rocksdb-changelog": 90, "rocksdb": 150}
 KINDS = list(Kind)
 SEEDS = int(os.environ.get("WEIR_CAMPAIGN_SEEDS", "300"))
 # Ends the fixed scenario's first attempt when one checkpoint is complete and the second under way.

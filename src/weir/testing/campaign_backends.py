@@ -31,6 +31,7 @@ BACKENDS: Final[dict[str, dict[str, Any]]] = {
     "hashmap-incremental": _INCREMENTAL,
     "hashmap-changelog": _CHANGELOG,
     "rocksdb-incremental": {**_ROCKSDB, **_INCREMENTAL},
+    "rocksdb-changelog": {**_ROCKSDB, **_CHANGELOG},
     "rocksdb": _ROCKSDB,
 }
 
@@ -52,6 +53,7 @@ SHARES: Final = (
     *("hashmap-incremental",) * 4,
     *("hashmap-changelog",) * 4,
     *("rocksdb-incremental",) * 2,
+    "rocksdb-changelog",
     "rocksdb",
 )
 """How often random scenarios take each kind: databases cost more to open than all the rest."""

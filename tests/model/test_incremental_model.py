@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import copy
 import itertools
+from contextlib import ExitStack
 from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, consumes, initialize, rule
+from tests.databases import Databases, scratch_directory
 from tests.model.test_keyed_backend_model import (
     ALL_KEYS,
     CHANGES,
@@ -28,6 +30,7 @@ from tests.model.test_keyed_backend_model import (
 from weir.backend.base import KeyedBackend, SharedFiles
 from weir.backend.changelog.backend import ChangelogBackend, ChangelogPlace
 from weir.backend.changelog.settings import ChangelogSettings
+from weir.backend.changelog.source import ChangeSource
 from weir.backend.hashmap import HashMapBackend
 from weir.common.typeinfo import Types
 from weir.keygroup import KeyGroupRange, range_of
@@ -196,10 +199,13 @@ class ChangelogModel(IncrementalModel):
             attempts=1,
             in_flight_bytes=1 << 20,
         )
-        inner = HashMapBackend(Types.STRING(), owned, tracked=True)
+        inner = self.inner(owned)
         place = ChangelogPlace(shared, self.clock, logged)
         self.backgrounds.append(ManualBackground())
         return ChangelogBackend(inner, place, self.backgrounds[-1])
+
+    def inner(self, owned: KeyGroupRange) -> ChangeSource:
+        return HashMapBackend(Types.STRING(), owned, tracked=True)
 
     def __init__(self) -> None:
         self.backgrounds: list[ManualBackground] = []
@@ -212,8 +218,32 @@ class ChangelogModel(IncrementalModel):
             assert background.errors == []
 
 
+class RocksDBChangelogModel(ChangelogModel):
+    """The same over databases, with hardly any memory for objects."""
+
+    def __init__(self) -> None:
+        self.scratch = ExitStack()
+        self.databases = Databases(self.scratch.enter_context(scratch_directory()))
+        super().__init__()
+
+    def inner(self, owned: KeyGroupRange) -> ChangeSource:
+        options = {"state.backend.rocksdb.memory.fixed-per-slot": 1 << 16}
+        made: ChangeSource = self.databases.tracked(options, owned)
+        return made
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.databases.close()
+        self.scratch.close()
+
+
 TestIncrementalModel = IncrementalModel.TestCase
 TestIncrementalModel.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 
 TestChangelogModel = ChangelogModel.TestCase
 TestChangelogModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+TestRocksDBChangelogModel = RocksDBChangelogModel.TestCase
+TestRocksDBChangelogModel.settings = settings(
+    max_examples=20, stateful_step_count=30, deadline=None
+)

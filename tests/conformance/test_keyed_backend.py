@@ -131,15 +131,3 @@ class TestChangelogOverRocksDB(RocksDBCase, KeyedBackendConformance, Incremental
     ) -> KeyedBackend:
         """Return an empty backend that writes segments of 100 bytes ahead of checkpoints."""
         return logged(self.made.tracked(self.options, key_groups, key_type), shared)
-
-
-class TestChangelogOverRocksDBWithoutCache(RocksDBCase, IncrementalConformance):
-    """Hardly any memory: almost every change leaves the cache before it is logged."""
-
-    options: ClassVar[dict[str, Any]] = {"state.backend.rocksdb.memory.fixed-per-slot": 1 << 16}
-
-    def make_incremental(
-        self, key_type: Any, key_groups: KeyGroupRange, shared: SharedFiles
-    ) -> KeyedBackend:
-        """Return an empty backend."""
-        return logged(self.made.tracked(self.options, key_groups, key_type), shared)

@@ -219,7 +219,7 @@ class ChangelogModel(IncrementalModel):
 
 
 class RocksDBChangelogModel(ChangelogModel):
-    """The same over databases, with hardly any memory for objects."""
+    """The same over databases, with memory for two objects."""
 
     def __init__(self) -> None:
         self.scratch = ExitStack()
@@ -227,7 +227,7 @@ class RocksDBChangelogModel(ChangelogModel):
         super().__init__()
 
     def inner(self, owned: KeyGroupRange) -> ChangeSource:
-        options = {"state.backend.rocksdb.memory.fixed-per-slot": 1 << 16}
+        options = {"state.backend.rocksdb.memory.fixed-per-slot": 1 << 12}
         made: ChangeSource = self.databases.tracked(options, owned)
         return made
 

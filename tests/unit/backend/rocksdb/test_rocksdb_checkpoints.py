@@ -224,9 +224,9 @@ def test_a_database_without_its_package_names_the_extra(
     put(backend, 0, 5)
     checkpoint = world.run(backend, 1)
     monkeypatch.setitem(__import__("sys").modules, "rocksdict", None)
-    with pytest.raises(UsageError, match=r"weir\[rocksdb\]"):
+    with pytest.raises(UsageError, match=r"weir-spark\[rocksdb\]"):
         HashMapBackend(Types.STRING(), ALL).restore([world.source(checkpoint)])
-    with pytest.raises(UsageError, match=r"weir\[rocksdb\]"):
+    with pytest.raises(UsageError, match=r"weir-spark\[rocksdb\]"):
         databases.backend()
 
 

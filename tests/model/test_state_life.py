@@ -136,7 +136,7 @@ class World:
                     StateLayer(r, r.operator("op")["keyed"], h)
                     for r, h in zip(readers, handles, strict=True)
                 )
-                found.append(RestoreSource(layers, wanted, stored, stored_files, True))
+                found.append(RestoreSource(layers, wanted, stored, stored_files, point["reusable"]))
         return found
 
     def at(self, key: str) -> dict[str, Any]:
@@ -176,6 +176,7 @@ class World:
             "subtasks": subtasks,
             "created": [resolve(directory, h.path) for h in created if h.data is None],
             "paths": paths,
+            "reusable": True,
         }
 
     def close(self) -> None:
@@ -193,6 +194,7 @@ class StateLife(RuleBasedStateMachine):
         self.world = World(MemoryStorage("life"), self.clock, Path(self.directory.name))
         self.model: dict[str, dict[str, Any]] = {name: {} for name in descriptors(0)}
         self.completed: list[tuple[dict[str, Any], Any, int]] = []
+        self.savepoint: tuple[dict[str, Any], Any, int] | None = None
         self.number = 0
 
     @initialize(chosen=st.sampled_from(BACKENDS), parallelism=st.integers(1, 3))
@@ -280,9 +282,13 @@ class StateLife(RuleBasedStateMachine):
             for backend in self.world.backends:
                 backend.notify_aborted(number)
             return
-        self.completed.append((point, model, self.world.version))
         for backend in self.world.backends:
             backend.notify_complete(number)
+        if full:
+            # A savepoint needs no other file, and replaces no checkpoint.
+            self.savepoint = ({**point, "reusable": False}, model, self.world.version)
+            return
+        self.completed.append((point, model, self.world.version))
         dropped = self.completed[:-RETAINED]
         self.completed = self.completed[-RETAINED:]
         needed = {path for kept, _, _ in self.completed for path in kept["paths"]}
@@ -290,21 +296,21 @@ class StateLife(RuleBasedStateMachine):
             for path in old["paths"] - needed:
                 self.world.storage.delete(path)
 
-    @precondition(lambda self: self.completed)
+    @precondition(lambda self: self.completed or self.savepoint)
     @rule(
         chosen=st.sampled_from(BACKENDS),
         parallelism=st.integers(1, 3),
         version=st.integers(0, len(VERSIONS) - 1),
-        newest=st.booleans(),
+        which=st.sampled_from(["newest", "newest", "oldest", "savepoint"]),
     )
     def crash_and_restore(
-        self, chosen: BackendSettings, parallelism: int, version: int, newest: bool
+        self, chosen: BackendSettings, parallelism: int, version: int, which: str
     ) -> None:
         self.world.close()
-        point, model, stored = self.completed[-1 if newest else 0]
-        if newest is False:
-            # What is newer than the restored checkpoint is never referred to again.
-            self.completed = self.completed[:1]
+        if self.savepoint and (which == "savepoint" or not self.completed):
+            point, model, stored = self.savepoint
+        else:
+            point, model, stored = self.completed[-1 if which == "newest" else 0]
         version = max(version, 1) if stored >= 1 else version
         self.model = copy.deepcopy(model)
         names, _ = VERSIONS[version]

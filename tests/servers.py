@@ -109,13 +109,16 @@ def open_uploads(address: str, bucket: str) -> list[str]:
 @contextlib.contextmanager
 def hdfs_server(folder: Path) -> Iterator[str]:
     """Run a NameNode and a DataNode and return the address of WebHDFS."""
-    jar, java = _cluster_jar(), shutil.which("java")
+    home = os.environ.get("JAVA_HOME")
+    jar, java = _cluster_jar(), f"{home}/bin/java" if home else shutil.which("java")
     if java is None:
         pytest.skip("HDFS needs java")
     path = os.pathsep.join([str(jar), str(_JARS / "*")])
     source, ready, log = folder / "Cluster.java", folder / "address", folder / "hdfs.log"
     source.write_text(_CLUSTER)
-    command = [java, "-Xmx512m", "-cp", path, str(source), str(folder)]
+    # Its web server unpacks itself into the temporary directory and leaves that behind.
+    scratch = f"-Djava.io.tmpdir={folder}"
+    command = [java, "-Xmx512m", scratch, "-cp", path, str(source), str(folder)]
     with _process(command, log) as process:
         _await(ready.exists, process, log, 60)
         yield ready.read_text()

@@ -7,7 +7,7 @@ line that stored it. The common types are checked by class identity and range, t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from weir.codec.stamped import StampedTypeInfo
@@ -63,6 +63,23 @@ def admission(state_name: str, type_info: Any) -> Admit:
         return _by_range(*bounds, checked)
     exact = exact_class(type_info)
     return checked if exact is None else _by_class(exact, checked)
+
+
+def admit_elements(state_name: str, admit: Admit, values: Iterable[Any]) -> list[Any]:
+    """Return the checked elements of a list state; None is neither a list nor an element.
+
+    Raises:
+        UsageError: there is a None, or the type cannot hold an element.
+    """
+    elements = None if values is None else [admit(v) for v in values]
+    if elements is None or any(e is None for e in elements):
+        raise null_element(state_name)
+    return elements
+
+
+def null_element(state_name: str) -> UsageError:
+    """Return the refusal of None in a list state."""
+    return UsageError(f"You cannot add null to a ListState. (state {state_name!r})")
 
 
 def _anything(value: Any) -> Any:

@@ -22,7 +22,7 @@ import msgspec
 from weir.backend.address import address_of, split_address
 from weir.backend.base import VOID, StateKind
 from weir.codec import Codec, codec_for
-from weir.errors import CorruptStateError
+from weir.errors import CorruptStateError, UsageError
 
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.Decoder(
@@ -71,6 +71,24 @@ class GroupFormat:
         if self.map_key is not None:
             types["map_key"] = self.map_key.describe()
         return types
+
+    def check_same(self, name: str, wanted: GroupFormat) -> None:
+        """Refuse a second declaration of a state in use that says something else.
+
+        Raises:
+            UsageError: the kind or a type differs.
+        """
+        if self.kind is not wanted.kind:
+            kind = "timer" if wanted.kind is None else wanted.kind.value
+            msg = f"The state name '{name}' is already in use and not a {kind}."
+            raise UsageError(msg)
+        found, types = self.describe(), wanted.describe()
+        if found != types:
+            msg = (
+                f"The state name '{name}' is already in use with type {found!r}, "
+                f"which is not {types!r}: use the same type, or another name"
+            )
+            raise UsageError(msg)
 
     def encode(self, addresses: list[Any], values: list[Any]) -> bytes:
         """Encode entries given as parallel lists; their order is kept."""

@@ -33,6 +33,28 @@ _LIMIT = 1 << 63
 _COMPACT_FROM = 64
 
 
+def check_timestamp(timestamp: Any) -> None:
+    """Refuse what is no time of a timer.
+
+    Raises:
+        UsageError: it is not a 64-bit integer.
+    """
+    if timestamp.__class__ is not int or not -_LIMIT <= timestamp < _LIMIT:
+        msg = f"a timer needs a 64-bit integer of milliseconds, found {timestamp!r}"
+        raise UsageError(msg)
+
+
+def check_owned(key_groups: KeyGroupRange, group: int, key: Any) -> None:
+    """Refuse a timer of a key that another subtask owns.
+
+    Raises:
+        UsageError: its key group is not among these.
+    """
+    if group not in key_groups:
+        msg = f"key group {group} of key {key!r} is not owned by this subtask"
+        raise UsageError(msg)
+
+
 class TimerQueue:
     """The timers of one time domain, in memory; see `weir.backend.base.Timers`.
 
@@ -63,15 +85,11 @@ class TimerQueue:
         Raises:
             UsageError: the timestamp is not a 64-bit integer, or there is no key.
         """
-        if timestamp.__class__ is not int or not -_LIMIT <= timestamp < _LIMIT:
-            msg = f"a timer needs a 64-bit integer of milliseconds, found {timestamp!r}"
-            raise UsageError(msg)
+        check_timestamp(timestamp)
         address = address_of(key, namespace)
         live = self._live.get(group)
         if live is None:
-            if group not in self.key_groups:
-                msg = f"key group {group} of key {key!r} is not owned by this subtask"
-                raise UsageError(msg)
+            check_owned(self.key_groups, group, key)
             live = self._live[group] = {}
         timer = (timestamp, address)
         if timer in live:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from weir.backend.admission import admission
+from weir.backend.admission import admission, admit_elements
 from weir.errors import UsageError
 from weir.state.descriptor import StateDescriptor
 from weir.state.handles import BroadcastState, ListState, ReadOnlyBroadcastState
@@ -51,12 +51,7 @@ class OperatorListState(ListState[Any]):
         self._elements = []
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
-        admit = self._admit
-        elements = None if values is None else [admit(v) for v in values]
-        if elements is None or any(e is None for e in elements):
-            msg = f"You cannot add null to a ListState. (state {self._name!r})"
-            raise UsageError(msg)
-        return elements
+        return admit_elements(self._name, self._admit, values)
 
 
 class OperatorBroadcastState(BroadcastState[Any, Any]):

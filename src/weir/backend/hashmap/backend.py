@@ -87,7 +87,7 @@ class HashMapBackend:
         )
         name = declaration.name
         if name in self._tables:
-            _check_same(self._tables[name], declaration, group_format)
+            self._tables[name].format.check_same(name, group_format)
             return self._handles[name]
         if self._increments is None:
             table = StateTable(declaration, group_format, self.key_groups)
@@ -222,19 +222,6 @@ class HashMapBackend:
         self._tracked.clear()
         self._handles.clear()
         self._restored = {}
-
-
-def _check_same(table: StateTable, spec: StateDeclaration, group_format: GroupFormat) -> None:
-    if table.kind is not spec.kind:
-        msg = f"The state name '{table.name}' is already in use and not a {spec.kind.value}."
-        raise UsageError(msg)
-    found, wanted = table.format.describe(), group_format.describe()
-    if found != wanted:
-        msg = (
-            f"The state name '{table.name}' is already in use with type {found!r}, "
-            f"which is not {wanted!r}: use the same type, or another name"
-        )
-        raise UsageError(msg)
 
 
 def _size_of(value: Any) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weir.backend.address import address_of
-from weir.backend.admission import INT_BOUNDS, admission, exact_class
+from weir.backend.admission import INT_BOUNDS, admission, admit_elements, exact_class, null_element
 from weir.backend.base import VOID, CurrentKey, StateDeclaration, StateKind
 from weir.backend.handles import (
     AggregatingState,
@@ -22,7 +22,6 @@ from weir.backend.handles import (
     ValueState,
 )
 from weir.backend.hashmap.table import StateTable
-from weir.errors import UsageError
 
 
 def _slots(handle: Any, table: StateTable, current: CurrentKey, spec: StateDeclaration) -> None:
@@ -125,7 +124,7 @@ class HashMapListState(ListState[Any]):
     def add(self, value: Any) -> None:
         """Append an element."""
         if value is None:
-            raise self._null()
+            raise null_element(self._name)
         value = self._admit(value)
         c = self._current
         table, address = self._groups[c.group], address_of(c.key, c.namespace)
@@ -178,17 +177,7 @@ class HashMapListState(ListState[Any]):
             table[address] = (table.get(address) or []) + merged
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
-        if values is None:
-            raise self._null()
-        admit = self._admit
-        elements = [admit(v) for v in values]
-        if any(e is None for e in elements):
-            raise self._null()
-        return elements
-
-    def _null(self) -> UsageError:
-        msg = f"You cannot add null to a ListState. (state {self._name!r})"
-        return UsageError(msg)
+        return admit_elements(self._name, self._admit, values)
 
 
 class HashMapMapState(MapState[Any, Any]):

@@ -74,11 +74,6 @@ class TrackedTable(StateTable):
             marks[address] = WHOLE
 
 
-def _bind(handle: Any, table: TrackedTable, spec: StateDeclaration) -> None:
-    handle._marks = table.marks
-    handle._fixed = holds_only_immutable(spec.value_type)
-
-
 def _mark(handle: Any) -> None:
     c = handle._current
     handle._marks[c.group][address_of(c.key, c.namespace)] = WHOLE
@@ -93,6 +88,24 @@ def _clear(handle: Any) -> None:
         table.pop(address, None)
 
 
+class _Tracked:
+    """What handles that mark have in common; the kind's own handle comes behind it."""
+
+    __slots__ = ()
+
+    _fixed: bool
+    _marks: list[Marks]
+
+    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
+        super().__init__(table, current, spec)  # type: ignore[call-arg]
+        handle: Any = self  # the slots are those of the kinds
+        handle._marks = table.marks
+        handle._fixed = holds_only_immutable(spec.value_type)
+
+    def clear(self) -> None:
+        _clear(self)
+
+
 def _mark_merged(handle: Any, target: Any, sources: Iterable[Any]) -> list[Any]:
     c = handle._current
     marks, spaces = handle._marks[c.group], list(sources)
@@ -105,15 +118,8 @@ def _can_change(value: Any) -> bool:
     return value.__class__ not in IMMUTABLE and not is_immutable(value)
 
 
-class _Value(HashMapValueState):
+class _Value(_Tracked, HashMapValueState):
     __slots__ = ("_fixed", "_marks")
-
-    _fixed: bool
-    _marks: list[Marks]
-
-    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
-        super().__init__(table, current, spec)
-        _bind(self, table, spec)
 
     def value(self) -> Any:
         found = HashMapValueState.value(self)
@@ -133,16 +139,9 @@ class _Value(HashMapValueState):
         self._groups[group][address] = value
         self._marks[group][address] = WHOLE
 
-    def clear(self) -> None:
-        _clear(self)
 
-
-class _Integer(HashMapIntegerState):
-    __slots__ = ("_marks",)
-
-    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
-        super().__init__(table, current, spec)
-        self._marks = table.marks
+class _Integer(_Tracked, HashMapIntegerState):
+    __slots__ = ("_fixed", "_marks")
 
     def update(self, value: Any) -> None:
         if value.__class__ is not int or not self._low <= value <= self._high:
@@ -156,19 +155,9 @@ class _Integer(HashMapIntegerState):
         self._groups[group][address] = value
         self._marks[group][address] = WHOLE
 
-    def clear(self) -> None:
-        _clear(self)
 
-
-class _List(HashMapListState):
+class _List(_Tracked, HashMapListState):
     __slots__ = ("_fixed", "_marks")
-
-    _fixed: bool
-    _marks: list[Marks]
-
-    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
-        super().__init__(table, current, spec)
-        _bind(self, table, spec)
 
     def get(self) -> list[Any]:
         elements = HashMapListState.get(self)
@@ -195,22 +184,12 @@ class _List(HashMapListState):
         _mark(self)
         HashMapListState.update(self, values)
 
-    def clear(self) -> None:
-        _clear(self)
-
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
         HashMapListState.merge_namespaces(self, target, _mark_merged(self, target, sources))
 
 
-class _Map(HashMapMapState):
+class _Map(_Tracked, HashMapMapState):
     __slots__ = ("_fixed", "_marks")
-
-    _fixed: bool
-    _marks: list[Marks]
-
-    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
-        super().__init__(table, current, spec)
-        _bind(self, table, spec)
 
     def _touch(self, keys: Iterable[Any]) -> None:
         c = self._current
@@ -266,19 +245,9 @@ class _Map(HashMapMapState):
             self._touch((key,))
             HashMapMapState.remove(self, key)
 
-    def clear(self) -> None:
-        _clear(self)
 
-
-class _Reducing(HashMapReducingState):
+class _Reducing(_Tracked, HashMapReducingState):
     __slots__ = ("_fixed", "_marks")
-
-    _fixed: bool
-    _marks: list[Marks]
-
-    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
-        super().__init__(table, current, spec)
-        _bind(self, table, spec)
 
     def get(self) -> Any:
         found = HashMapReducingState.get(self)
@@ -290,22 +259,12 @@ class _Reducing(HashMapReducingState):
         _mark(self)
         HashMapReducingState.add(self, value)
 
-    def clear(self) -> None:
-        _clear(self)
-
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
         HashMapReducingState.merge_namespaces(self, target, _mark_merged(self, target, sources))
 
 
-class _Aggregating(HashMapAggregatingState):
+class _Aggregating(_Tracked, HashMapAggregatingState):
     __slots__ = ("_fixed", "_marks")
-
-    _fixed: bool
-    _marks: list[Marks]
-
-    def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
-        super().__init__(table, current, spec)
-        _bind(self, table, spec)
 
     def get(self) -> Any:
         # The result may be the accumulator itself or share parts of it.
@@ -318,9 +277,6 @@ class _Aggregating(HashMapAggregatingState):
     def add(self, value: Any) -> None:
         _mark(self)
         HashMapAggregatingState.add(self, value)
-
-    def clear(self) -> None:
-        _clear(self)
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
         HashMapAggregatingState.merge_namespaces(self, target, _mark_merged(self, target, sources))

@@ -32,7 +32,7 @@ from weir.backend.rocksdb.keys import Addresses, address_end, group_start
 from weir.backend.rocksdb.localdir import LocalDirectory, choose_base
 from weir.backend.rocksdb.native import NativeSnapshot, Placed
 from weir.backend.rocksdb.options import RocksDBSettings
-from weir.backend.rocksdb.register import Registration, check_same, make_store
+from weir.backend.rocksdb.register import Registration, make_store
 from weir.backend.rocksdb.restore import Filled, fill
 from weir.backend.rocksdb.store import Budget, Sequence, StateFacts, Store, StoreContext
 from weir.backend.rocksdb.sweep import Sweep
@@ -118,7 +118,7 @@ class RocksDBBackend:
         )
         name = declaration.name
         if name in self._stores:
-            check_same(self._stores[name].facts, declaration, group_format)
+            self._stores[name].facts.format.check_same(name, group_format)
             return self._handles[name]
         registration = Registration(self._database, self._catalog, self.key_groups, self._sequence)
         family = registration.family_of(declaration, group_format)

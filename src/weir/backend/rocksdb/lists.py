@@ -11,14 +11,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from weir.backend.address import address_of
-from weir.backend.admission import admission
+from weir.backend.admission import admission, admit_elements
 from weir.backend.base import CurrentKey, Keep, StateDeclaration
 from weir.backend.delta import GroupDelta
 from weir.backend.handles import ListState
 from weir.backend.rocksdb.database import Batch, Row
 from weir.backend.rocksdb.keys import after
 from weir.backend.rocksdb.store import StateFacts, StoreContext, may_change, owned_groups
-from weir.errors import UsageError
 
 _MANY_CHUNKS = 64
 
@@ -295,14 +294,4 @@ class RocksDBListState(ListState[Any]):
             self._store.append(c.group, address_of(c.key, target), merged)
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
-        if values is None:
-            raise self._null()
-        admit = self._admit
-        elements = [admit(v) for v in values]
-        if any(e is None for e in elements):
-            raise self._null()
-        return elements
-
-    def _null(self) -> UsageError:
-        msg = f"You cannot add null to a ListState. (state {self._name!r})"
-        return UsageError(msg)
+        return admit_elements(self._name, self._admit, values)

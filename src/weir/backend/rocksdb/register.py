@@ -21,7 +21,6 @@ from weir.backend.rocksdb.lists import ListStore, RocksDBListState
 from weir.backend.rocksdb.maps import MapStore, RocksDBMapState, decode_value, encode_value
 from weir.backend.rocksdb.store import Sequence, StateFacts, Store, StoreContext
 from weir.backend.rocksdb.values import ValueStore
-from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 
 _FAMILY = "state."
@@ -39,24 +38,6 @@ def make_store(
         return maps, RocksDBMapState(maps, current, spec)
     values = ValueStore(facts, context, spec.value_type)
     return values, handle_for(values, current, spec)  # type: ignore[arg-type]
-
-
-def check_same(facts: StateFacts, spec: StateDeclaration, group_format: GroupFormat) -> None:
-    """Refuse a second declaration of a name that says something else.
-
-    Raises:
-        UsageError: the kind or a type differs.
-    """
-    if facts.kind is not spec.kind:
-        msg = f"The state name '{facts.name}' is already in use and not a {spec.kind.value}."
-        raise UsageError(msg)
-    found, wanted = facts.format.describe(), group_format.describe()
-    if found != wanted:
-        msg = (
-            f"The state name '{facts.name}' is already in use with type {found!r}, "
-            f"which is not {wanted!r}: use the same type, or another name"
-        )
-        raise UsageError(msg)
 
 
 class Registration:

@@ -19,7 +19,7 @@ from weir.backend.group_format import GroupFormat
 from weir.backend.rocksdb.database import Batch, Cursor, Database, Family
 from weir.backend.rocksdb.keys import GROUP_BYTES, Addresses, group_start
 from weir.backend.rocksdb.store import Sequence
-from weir.errors import UsageError
+from weir.backend.timers import check_owned, check_timestamp
 from weir.keygroup import KeyGroupRange
 
 TIMER_KIND = "TIMER"
@@ -91,16 +91,12 @@ class RocksDBTimers:
         Raises:
             UsageError: the timestamp is not a 64-bit integer, or there is no key.
         """
-        if timestamp.__class__ is not int or not -_LIMIT <= timestamp < _LIMIT:
-            msg = f"a timer needs a 64-bit integer of milliseconds, found {timestamp!r}"
-            raise UsageError(msg)
+        check_timestamp(timestamp)
         address = address_of(key, namespace)
         timer = (timestamp, address)
         near = self._near.get(group)
         if near is None:
-            if group not in self.key_groups:
-                msg = f"key group {group} of key {key!r} is not owned by this subtask"
-                raise UsageError(msg)
+            check_owned(self.key_groups, group, key)
             near = self._near[group] = {}
         if timer in near:
             return False

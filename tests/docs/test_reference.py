@@ -1,6 +1,7 @@
 """The configuration reference says what the code says; so do the format pages about versions."""
 
 import ast
+import re
 
 from tests.docs import command_page
 from tests.docs.blocks import ROOT
@@ -50,3 +51,20 @@ def test_the_format_page_names_the_versions_and_magic_numbers_of_the_code() -> N
     assert f"## The snapshot data file, version {snapshot.VERSION}" in page
     assert f"## `_metadata`, version {metadata.FORMAT_VERSION}" in page
     assert snapshot.MAGIC.decode() in page
+
+
+def test_what_backends_read_is_marked_as_in_use() -> None:
+    """Options reach backends by key, so the code that names an option is where it takes effect."""
+    code = "".join(
+        path.read_text("utf-8")
+        for folder in ("backend", "runtime", "state")
+        for path in (ROOT / "src" / "weir" / folder).rglob("*.py")
+    )
+    options = {
+        name: option
+        for module in (b, c)
+        for name, option in vars(module).items()
+        if name.startswith(("ROCKSDB_", "CHANGELOG_", "FILE_MERGING"))
+    }
+    named = {o.key for name, o in options.items() if re.search(rf"\b{name}\b", code)}
+    assert named == {o.key for o in options.values()} & IN_USE

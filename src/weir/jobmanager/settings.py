@@ -33,9 +33,7 @@ _UNAVAILABLE = (c.LOCAL_BACKUP,)
 _FOR_BACKENDS = (
     *(option for option in vars(b).values() if isinstance(option, ConfigOption)),
     c.FILE_MERGING,
-    c.FILE_MERGING_ACROSS,
     c.FILE_MERGING_MAX_FILE_SIZE,
-    c.FILE_MERGING_POOL_BLOCKING,
     c.FILE_MERGING_MAX_AMPLIFICATION,
 )
 _STORAGE = (

@@ -119,6 +119,8 @@ class SnapshotKind(enum.Enum):
 
     FULL = "FULL"
     """Everything in the checkpoint's own file, in the format that all backends read."""
+    NATIVE = "NATIVE"
+    """Everything, as files that may be the backend's own, none of them of another checkpoint."""
     INCREMENTAL = "INCREMENTAL"
     """Whatever is least to write: files of completed checkpoints of this job are referred to."""
 

@@ -22,7 +22,8 @@ import msgspec
 
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
+READABLE_VERSIONS: Final = (2, 3)
 _MAGIC: Final = b"weir-metadata "
 _HEADER = re.compile(rb"weir-metadata ([1-9][0-9]{0,8}) ([0-9a-f]{8}) (0|[1-9][0-9]{0,18})\Z")
 
@@ -86,10 +87,16 @@ class OperatorRecord:
 
 @dataclass(frozen=True)
 class SourceLayout:
-    """Which source, by uid, stands at which line of Spark's offset log entry."""
+    """Which source, by uid, stands at which line of Spark's offset log entry.
+
+    A source whose records the program itself gives is known by `records`, how many of them were
+    read; `spool` is where the records of a bounded DataFrame were kept, all of them.
+    """
 
     uid: str
     index: int
+    records: int | None = None
+    spool: str | None = None
 
 
 @dataclass(frozen=True)
@@ -108,8 +115,23 @@ class SourcePositions:
 
 
 @dataclass(frozen=True)
+class InFlightRecord:
+    """Rows that the barrier overtook at one subtask: in `file`, at a level of the program."""
+
+    subtask: int
+    file: int
+    level: int
+    records: int
+    size: int
+
+
+@dataclass(frozen=True)
 class CheckpointMetadata:
-    """Everything there is to know about a completed checkpoint or savepoint."""
+    """Everything there is to know about a completed checkpoint or savepoint.
+
+    With `in_flight` the state is one in the middle of `epoch`, whose rows went half through the
+    program: those rows come first when the job goes on.
+    """
 
     checkpoint_id: int
     job_id: str
@@ -120,6 +142,8 @@ class CheckpointMetadata:
     sources: SourcePositions = field(default_factory=SourcePositions)
     operators: tuple[OperatorRecord, ...] = ()
     files: tuple[FileRecord, ...] = ()
+    in_flight: tuple[InFlightRecord, ...] = ()
+    savepoint_format: str | None = None
     format_version: int = FORMAT_VERSION
 
 
@@ -181,8 +205,11 @@ def _corrupt(name: str, reason: str) -> CorruptStateError:
 
 
 def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
-    if metadata.format_version != FORMAT_VERSION:
+    if metadata.format_version not in READABLE_VERSIONS:
         yield f"format version {metadata.format_version!r}, expected {FORMAT_VERSION!r}"
+    for rows in metadata.in_flight:
+        if not 0 <= rows.file < len(metadata.files):
+            yield f"rows in flight are in file {rows.file!r}, which is missing"
     for operator in metadata.operators:
         seen: set[int] = set()
         for subtask in operator.subtasks:

@@ -41,6 +41,7 @@ from weir.failpoint import reach
 from weir.graph.plan import JobPlan
 from weir.jobmanager.assembly import EpochFacts, assemble
 from weir.jobmanager.cleanup import CheckpointFiles
+from weir.runtime.subtask import EpochInfo
 from weir.slot.messages import Acknowledge, Decline
 
 log = logging.getLogger("weir.checkpoint")
@@ -61,13 +62,30 @@ class Workers(Protocol):
 class Barrier:
     """What an epoch has to carry for a checkpoint.
 
-    With `full` the checkpoint must not depend on files of others.
+    With `full` the checkpoint must not depend on files of others, with `native` as well it is in
+    the backend's own format. With `overtaking` the barrier may overtake rows. `directory` is a
+    path on the job's storage, or the URI of a savepoint.
     """
 
     checkpoint_id: int
     timestamp_ms: int
     directory: str
     full: bool = False
+    native: bool = False
+    overtaking: bool = False
+
+    def info(self, epoch: int, *, final: bool = False, drain: bool = True) -> EpochInfo:
+        """Return what the slots have to know about the barrier's epoch."""
+        return EpochInfo(
+            epoch,
+            self.checkpoint_id,
+            self.timestamp_ms,
+            final,
+            drain,
+            self.full,
+            self.native,
+            self.overtaking and not final,
+        )
 
 
 @dataclass

@@ -14,9 +14,15 @@ from pathlib import Path
 OWNER_NAME = "_owner"
 
 
-def claim(job_dir: Path) -> None:
+def claim(job_dir: Path, job_name: str = "") -> None:
     """Note that this process runs the job."""
-    owner = {"host": socket.gethostname(), "pid": os.getpid(), "started": _started(os.getpid())}
+    pid = os.getpid()
+    owner = {
+        "host": socket.gethostname(),
+        "pid": pid,
+        "started": process_started(pid),
+        "name": job_name,
+    }
     (job_dir / OWNER_NAME).write_text(json.dumps(owner))
 
 
@@ -35,11 +41,11 @@ def has_ended(job_dir: Path) -> bool:
         return False
     if owner.get("host") != socket.gethostname():
         return False
-    started = _started(int(owner["pid"]))
+    started = process_started(int(owner["pid"]))
     return started is None or started != owner.get("started")
 
 
-def _started(pid: int) -> str | None:
+def process_started(pid: int) -> str | None:
     """Return when a process started, in clock ticks; None when there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()

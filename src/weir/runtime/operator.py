@@ -44,8 +44,10 @@ class TaskFacts:
     local_dir: Path | None = None
     background: Background | None = None
 
-    def snapshot_kind(self, *, full: bool) -> SnapshotKind:
+    def snapshot_kind(self, *, full: bool, native: bool = False) -> SnapshotKind:
         """Return how keyed state is snapshotted for a checkpoint."""
+        if native:
+            return SnapshotKind.NATIVE
         shares = self.backend.incremental or self.backend.changelog
         return SnapshotKind.INCREMENTAL if shares and not full else SnapshotKind.FULL
 

@@ -46,7 +46,8 @@ class EpochInfo:
     """What the coordinator says about an epoch: its number, its barrier, whether it is the last.
 
     `checkpoint_id` is the barrier that closes the epoch, `final` marks the end of bounded input.
-    With `full` the checkpoint must not depend on files of others.
+    With `full` the checkpoint must not depend on files of others; with `native` as well its state
+    is in the backend's own format. With `overtaking` the barrier may overtake rows.
     """
 
     epoch: int
@@ -55,6 +56,8 @@ class EpochInfo:
     final: bool = False
     drain: bool = True
     full: bool = False
+    native: bool = False
+    overtaking: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ class Subtask:
                 taken[op.node.index] = op.snapshot(
                     checkpoint,
                     info.checkpoint_timestamp_ms,
-                    self.facts.snapshot_kind(full=info.full),
+                    self.facts.snapshot_kind(full=info.full, native=info.native),
                 )
 
     def take_snapshots(self, checkpoint_id: int) -> list[OperatorSnapshot]:

@@ -16,14 +16,26 @@ from weir.storage.options import StorageOptions
 
 
 class OperatorPart(msgspec.Struct, frozen=True):
-    """What a slot stored of one operator; see `weir.backend.base.KeyedPart` for the files."""
+    """What a slot stored of one operator; see `weir.backend.base.KeyedPart` for the files.
+
+    `size` are the bytes of it in the slot's own file.
+    """
 
     operator: str
     keyed_range: tuple[int, int] | None
     keyed_states: list[str]
     operator_states: dict[str, tuple[str, int]]
+    size: int = 0
     layers: list[FileHandle] = []
     attachments: list[FileHandle] = []
+
+
+class InFlightPart(msgspec.Struct, frozen=True):
+    """Rows that the barrier overtook, in the slot's own file; at which level, and how many."""
+
+    level: int
+    records: int
+    size: int
 
 
 class Acknowledge(msgspec.Struct, frozen=True):
@@ -42,6 +54,7 @@ class Acknowledge(msgspec.Struct, frozen=True):
     directory: str = ""
     sync_ms: float = 0.0
     async_ms: float = 0.0
+    in_flight: InFlightPart | None = None
 
 
 class Decline(msgspec.Struct, frozen=True):
@@ -136,7 +149,10 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class EpochCall(msgspec.Struct, frozen=True):
-    """Header of an epoch sent to a slot; `directory` is where its checkpoint's files go."""
+    """Header of an epoch sent to a slot; `directory` is where its checkpoint's files go.
+
+    A savepoint's directory is a URI, which may be on any storage.
+    """
 
     attempt: int
     level: int
@@ -147,6 +163,8 @@ class EpochCall(msgspec.Struct, frozen=True):
     drain: bool = True
     directory: str = ""
     full: bool = False
+    native: bool = False
+    overtaking: bool = False
 
 
 class EndMarker(msgspec.Struct, frozen=True):

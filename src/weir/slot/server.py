@@ -49,6 +49,8 @@ class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
                 call.final,
                 call.drain,
                 call.full,
+                call.native,
+                call.overtaking,
             )
             out = self._service.run(call.attempt, call.level, info, frames, call.directory)
         except WeirError as error:

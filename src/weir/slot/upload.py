@@ -44,9 +44,10 @@ class Upload:
                 self._recordings.append(shared)
                 before = writer.size
                 footer, keyed = snapshot.write(writer, shared)
-                self._files.refuse_too_large(writer.size - before)
+                size = writer.size - before
+                self._files.refuse_too_large(size)
                 footers[snapshot.node.id] = footer
-                self.parts.append(_part(snapshot, footer, keyed))
+                self.parts.append(_part(snapshot, footer, keyed, size))
                 reach("slot.upload")
             return {"operators": footers}
 
@@ -59,7 +60,9 @@ class Upload:
             raise
 
 
-def _part(snapshot: OperatorSnapshot, footer: dict[str, Any], keyed: KeyedPart) -> OperatorPart:
+def _part(
+    snapshot: OperatorSnapshot, footer: dict[str, Any], keyed: KeyedPart, size: int
+) -> OperatorPart:
     groups = snapshot.key_groups
     # Every keyed operator has timers; only some make it one whose state would be missed.
     names = [n for n, e in footer["keyed"].items() if e["groups"] or not _are_timers(n)]
@@ -71,6 +74,7 @@ def _part(snapshot: OperatorSnapshot, footer: dict[str, Any], keyed: KeyedPart) 
             name: (state["mode"], len(state["elements"]))
             for name, state in footer["operator"].items()
         },
+        size=size,
         layers=list(keyed.layers),
         attachments=list(keyed.attachments),
     )

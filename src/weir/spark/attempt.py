@@ -173,7 +173,7 @@ class Attempt:
         master.note_epoch(self._epoch, number)
         info = EpochInfo(self._epoch, final=final)
         if barrier is not None:
-            info = EpochInfo(self._epoch, number, barrier.timestamp_ms, final, full=barrier.full)
+            info = barrier.info(self._epoch, final=final)
         directory = "" if barrier is None else barrier.directory
         reports = self._runner.run(batch, info, directory)
         self._job.take_reports(self._epoch, reports)

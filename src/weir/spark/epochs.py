@@ -95,6 +95,8 @@ class EpochRunner:
             info.drain,
             directory,
             info.full,
+            info.native,
+            info.overtaking,
         )
         shuffled = frames.repartition(width, "salt")
         if spec.anchored:

@@ -259,8 +259,7 @@ class JobHarness:
         if barrier is not None:
             directory = barrier.directory
             self._epochs[barrier.checkpoint_id] = self.epoch
-            number, stamp = barrier.checkpoint_id, barrier.timestamp_ms
-            info = EpochInfo(self.epoch, number, stamp, final, full=barrier.full)
+            info = barrier.info(self.epoch, final=final)
         frames = self._source_frames(taken, info)
         for level in range(1, self.plan.levels):
             frames = self._level(level, info, frames, directory)

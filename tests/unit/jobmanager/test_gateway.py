@@ -40,7 +40,9 @@ def test_state_of_many_operators_passes_in_one_acknowledgement():
         gateway = Gateway(location, token, SlotRegistry(SystemClock()), kept)
         channel = Channel(location, token)
         try:
-            parts = [OperatorPart(f"op{i}", None, [], {}, [h]) for i, h in enumerate(handles())]
+            parts = [
+                OperatorPart(f"op{i}", None, [], {}, layers=[h]) for i, h in enumerate(handles())
+            ]
             channel.call_struct("acknowledge", Acknowledge(0, 0, 1, None, parts), 60.0)
         finally:
             channel.close()

@@ -228,7 +228,7 @@ class ChangelogBackend:
     def snapshot(self, checkpoint_id: int, kind: SnapshotKind = SnapshotKind.FULL) -> KeyedSnapshot:
         """Freeze timers and log what is not logged yet; a full snapshot is the inner backend's."""
         self._log_changes()
-        if kind is SnapshotKind.FULL:
+        if kind is not SnapshotKind.INCREMENTAL:
             return self._inner.snapshot(checkpoint_id, kind)
         self._settle()
         if self._base is None:

@@ -153,9 +153,12 @@ class RocksDBBackend:
         self._opened += 1
         directory = self._directory.path / f"checkpoint-{checkpoint_id}-{self._opened}"
         self._database.checkpoint(directory)
-        known = dict(self._known)
+        # A native snapshot is on its own: it refers to nothing, and nothing refers to it.
+        own = kind is SnapshotKind.NATIVE
+        known = {} if own else dict(self._known)
         snapshot = NativeSnapshot(checkpoint_id, directory, known, self._facts(), self._settings)
-        self._pending[checkpoint_id] = snapshot
+        if not own:
+            self._pending[checkpoint_id] = snapshot
         return snapshot.with_timers(self._timers.heap_snapshots(checkpoint_id))
 
     def _settle(self) -> None:

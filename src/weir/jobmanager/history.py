@@ -1,0 +1,188 @@
+"""What people may know about the checkpoints of a job: counts, and the last ones in detail.
+
+Fed by the checkpoint runner, read by REST, metrics and tests. Times are wall-clock milliseconds,
+durations are milliseconds, sizes are bytes. Nothing decides by what is remembered here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+REMEMBERED: Final = 100
+Status = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
+
+
+@dataclass(frozen=True)
+class SubtaskEntry:
+    """What one slot said about its part.
+
+    `written` is what this checkpoint had to write, `size` everything that it refers to. `operators`
+    are the bytes written for each operator, by id. Rows in flight are there when the barrier
+    overtook them.
+    """
+
+    subtask: int
+    ack_ms: int
+    sync_ms: float = 0.0
+    async_ms: float = 0.0
+    written: int = 0
+    size: int = 0
+    operators: Mapping[str, int] = field(default_factory=dict)
+    in_flight_bytes: int = 0
+    in_flight_records: int = 0
+
+
+@dataclass(frozen=True)
+class CheckpointEntry:
+    """One checkpoint or savepoint, under way or over.
+
+    `overtook` tells that its barrier overtook rows. `path` is where it is, once it is complete;
+    `discarded` that it has been deleted since.
+    """
+
+    checkpoint_id: int
+    trigger_ms: int
+    num_subtasks: int
+    is_savepoint: bool = False
+    savepoint_format: str | None = None
+    status: Status = "IN_PROGRESS"
+    overtook: bool = False
+    acks: Mapping[int, SubtaskEntry] = field(default_factory=dict)
+    duration_ms: int = 0
+    path: str | None = None
+    discarded: bool = False
+    failure: str | None = None
+    failure_ms: int | None = None
+
+    @property
+    def written(self) -> int:
+        """Return the bytes that this checkpoint had to write."""
+        return sum(ack.written for ack in self.acks.values())
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that the checkpoint refers to."""
+        return sum(ack.size for ack in self.acks.values())
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Return the bytes of rows that the barrier overtook."""
+        return sum(ack.in_flight_bytes for ack in self.acks.values())
+
+    @property
+    def latest_ack_ms(self) -> int:
+        """Return when the last slot acknowledged; the trigger while none has."""
+        return max((ack.ack_ms for ack in self.acks.values()), default=self.trigger_ms)
+
+
+@dataclass(frozen=True)
+class RestoredEntry:
+    """What the job started from, or was restored from after a failure."""
+
+    checkpoint_id: int
+    restored_ms: int
+    is_savepoint: bool
+    path: str
+
+
+@dataclass(frozen=True)
+class HistoryView:
+    """Everything remembered at one moment; entries newest first."""
+
+    triggered: int = 0
+    completed: int = 0
+    failed: int = 0
+    restored: int = 0
+    latest_restored: RestoredEntry | None = None
+    entries: tuple[CheckpointEntry, ...] = ()
+
+    @property
+    def in_progress(self) -> int:
+        """Count the checkpoints that are under way."""
+        return sum(entry.status == "IN_PROGRESS" for entry in self.entries)
+
+    def latest(self, status: Status, *, savepoint: bool | None = None) -> CheckpointEntry | None:
+        """Return the newest entry of a status; only savepoints, only checkpoints, or both."""
+        for entry in self.entries:
+            if entry.status == status and savepoint in (None, entry.is_savepoint):
+                return entry
+        return None
+
+    def find(self, checkpoint_id: int) -> CheckpointEntry | None:
+        """Return a checkpoint that is still remembered."""
+        return next((e for e in self.entries if e.checkpoint_id == checkpoint_id), None)
+
+
+class CheckpointHistory:
+    """The checkpoints of one job; thread-safe."""
+
+    def __init__(self) -> None:
+        """Remember nothing yet."""
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[int, CheckpointEntry] = OrderedDict()
+        self._view = HistoryView()
+
+    def view(self) -> HistoryView:
+        """Return everything that is remembered now."""
+        with self._lock:
+            return replace(self._view, entries=tuple(reversed(self._entries.values())))
+
+    def triggered(self, entry: CheckpointEntry) -> None:
+        """A barrier was sent."""
+        with self._lock:
+            self._entries[entry.checkpoint_id] = entry
+            while len(self._entries) > REMEMBERED:
+                self._entries.popitem(last=False)
+            self._view = replace(self._view, triggered=self._view.triggered + 1)
+
+    def overtook(self, checkpoint_id: int) -> None:
+        """The barrier overtook rows."""
+        self._change(checkpoint_id, overtook=True)
+
+    def acknowledged(self, checkpoint_id: int, ack: SubtaskEntry) -> None:
+        """A slot finished its part."""
+        with self._lock:
+            entry = self._entries.get(checkpoint_id)
+            if entry is not None:
+                acks = {**entry.acks, ack.subtask: ack}
+                self._entries[checkpoint_id] = replace(entry, acks=acks)
+
+    def completed(self, checkpoint_id: int, duration_ms: int, path: str) -> None:
+        """The checkpoint exists."""
+        with self._lock:
+            self._view = replace(self._view, completed=self._view.completed + 1)
+        self._change(checkpoint_id, status="COMPLETED", duration_ms=duration_ms, path=path)
+
+    def failed(self, checkpoint_id: int, now_ms: int, reason: str) -> None:
+        """The checkpoint will never exist."""
+        with self._lock:
+            self._view = replace(self._view, failed=self._view.failed + 1)
+            entry = self._entries.get(checkpoint_id)
+        since = now_ms if entry is None else entry.trigger_ms
+        self._change(
+            checkpoint_id,
+            status="FAILED",
+            duration_ms=now_ms - since,
+            failure=reason,
+            failure_ms=now_ms,
+        )
+
+    def discarded(self, checkpoint_id: int) -> None:
+        """The checkpoint was deleted."""
+        self._change(checkpoint_id, discarded=True)
+
+    def restored(self, entry: RestoredEntry) -> None:
+        """An execution attempt starts from a checkpoint."""
+        with self._lock:
+            count = self._view.restored + 1
+            self._view = replace(self._view, restored=count, latest_restored=entry)
+
+    def _change(self, checkpoint_id: int, **changes: object) -> None:
+        with self._lock:
+            entry = self._entries.get(checkpoint_id)
+            if entry is not None:
+                self._entries[checkpoint_id] = replace(entry, **changes)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ LAYERS = (
     ("demo",),
     ("datastream",),
     ("offline", "query", "spark"),
+    ("rest",),
     ("jobmanager",),
     ("slot",),
     ("runtime",),

@@ -30,8 +30,9 @@ class CheckpointRequest:
     """A wish for a checkpoint.
 
     `force` ignores the number of concurrent checkpoints. `directory` is where a savepoint goes;
-    `synchronous` marks the savepoint of a stop; `full` forbids references to older checkpoints.
-    `token` tells requests apart that are equal otherwise.
+    `synchronous` marks the savepoint of a stop; `full` forbids references to older checkpoints;
+    `native` lets state be in the backend's own format. `token` tells requests apart that are
+    equal otherwise.
     """
 
     kind: RequestKind
@@ -41,6 +42,7 @@ class CheckpointRequest:
     synchronous: bool = False
     full: bool = False
     token: str = ""
+    native: bool = False
 
     @property
     def is_savepoint(self) -> bool:
@@ -114,6 +116,7 @@ def savepoint_request(
     timestamp_ms: int,
     synchronous: bool = False,
     token: str = "",
+    native: bool = False,
 ) -> CheckpointRequest:
     """Return a request for a savepoint.
 
@@ -128,6 +131,7 @@ def savepoint_request(
         synchronous=synchronous,
         full=True,
         token=token,
+        native=native,
     )
 
 

@@ -76,14 +76,24 @@ def directory_of(path: str) -> str:
     return head if tail == METADATA_NAME else trimmed
 
 
+def is_uri(directory: str) -> bool:
+    """Tell whether a checkpoint directory is a URI instead of a path on the job's storage."""
+    return "://" in directory
+
+
 def resolve(directory: str, file: str) -> str:
     """Return the storage path of a file that a checkpoint names relative to its directory.
 
-    Shared files are named `../shared/…`.
+    Shared files are named `../shared/…`. In a directory that is a URI all files lie inside.
 
     Raises:
         UsageError: the name leads out of the storage.
     """
+    if is_uri(directory):
+        if "/" in file:
+            msg = f"file {file!r} lies outside of {directory!r}"
+            raise UsageError(msg)
+        return f"{directory.rstrip('/')}/{file}"
     path = posixpath.normpath(posixpath.join(directory, file))
     if path.startswith(("../", "/")) or path in ("..", "."):
         msg = f"file {file!r} of checkpoint directory {directory!r} lies outside of the storage"

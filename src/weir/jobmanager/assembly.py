@@ -27,6 +27,7 @@ class EpochFacts:
     epoch: int
     positions: SourcePositions
     timestamp_ms: int
+    savepoint_format: str | None = None
 
 
 class _Files:
@@ -83,6 +84,7 @@ def assemble(
         sources=facts.positions,
         operators=operators,
         files=tuple(files.records),
+        savepoint_format=facts.savepoint_format,
     )
 
 

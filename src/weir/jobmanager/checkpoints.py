@@ -2,7 +2,9 @@
 
 Thread-safe: acknowledgements come from network threads, triggers from the epoch loop. The driver
 itself takes part in every checkpoint as subtask `DRIVER`: it acknowledges when the epoch's job has
-returned, so that a checkpoint never completes before the driver holds the epoch's results.
+returned, so that a checkpoint never completes before the driver holds the epoch's results. Slots
+are told in the background: one that is busy must not keep anybody waiting who asks about
+checkpoints.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,23 +32,28 @@ from weir.checkpoint.actions import (
     WriteMetadata,
 )
 from weir.checkpoint.coordinator import CheckpointCoordinator
-from weir.checkpoint.decider import CheckpointRequest, RequestKind
+from weir.checkpoint.decider import CheckpointRequest, RequestKind, savepoint_request
 from weir.checkpoint.failure import FailureReason
 from weir.checkpoint.metadata import SourcePositions
 from weir.checkpoint.paths import resolve
 from weir.checkpoint.retention import CheckpointRef, JobEnd
 from weir.checkpoint.store import write_metadata
 from weir.clock import Clock
-from weir.errors import WeirError
+from weir.errors import JobExecutionError, WeirError
 from weir.failpoint import reach
 from weir.graph.plan import JobPlan
+from weir.ids import unique_suffix
 from weir.jobmanager.assembly import EpochFacts, assemble
+from weir.jobmanager.background import Background, Inline
 from weir.jobmanager.cleanup import CheckpointFiles
+from weir.jobmanager.history import CheckpointEntry, CheckpointHistory, SubtaskEntry
 from weir.runtime.subtask import EpochInfo
 from weir.slot.messages import Acknowledge, Decline
 
 log = logging.getLogger("weir.checkpoint")
 DRIVER = -1
+Describe = Callable[[bool], SourcePositions]
+"""Gives the positions of the sources; True asks for positions that need no other files."""
 
 
 class Workers(Protocol):
@@ -120,12 +128,16 @@ class CheckpointRunner:
         plan: JobPlan,
         clock: Clock,
         events: CheckpointEvents,
+        background: Background | None = None,
     ) -> None:
-        """Bind decisions to effects."""
+        """Bind decisions to effects; slots are told at once unless there is a background."""
         self.coordinator = coordinator
         self.stats = CheckpointStats()
+        self.history = CheckpointHistory()
+        self._background = background or Inline()
+        self._asked: dict[str, Future[CheckpointRef]] = {}
         self._workers = workers
-        self._plan = plan
+        self.plan = plan
         self._clock = clock
         self._events = events
         self._lock = threading.RLock()
@@ -146,6 +158,42 @@ class CheckpointRunner:
             request = CheckpointRequest(kind, now, force=force, token=token)
             self._perform(self.coordinator.submit(request))
 
+    def checkpoint(self, *, full: bool = False) -> Future[CheckpointRef]:
+        """Take a checkpoint for somebody who waits for it."""
+        now = self._clock.monotonic_ms()
+        return self._ask(
+            CheckpointRequest(RequestKind.MANUAL, now, full=full, token=unique_suffix())
+        )
+
+    def savepoint(
+        self, directory: str, *, native: bool = False, synchronous: bool = False
+    ) -> Future[CheckpointRef]:
+        """Take a savepoint at a URI; `synchronous` for one that the job ends with."""
+        return self._ask(
+            savepoint_request(
+                self.coordinator.settings,
+                directory,
+                timestamp_ms=self._clock.monotonic_ms(),
+                synchronous=synchronous,
+                token=unique_suffix(),
+                native=native,
+            )
+        )
+
+    def _ask(self, request: CheckpointRequest) -> Future[CheckpointRef]:
+        asked: Future[CheckpointRef] = Future()
+        with self._lock:
+            self._asked[request.token] = asked
+            self._perform(self.coordinator.submit(request))
+        return asked
+
+    def _refuse(self, request: CheckpointRequest, reason: FailureReason, detail: str = "") -> None:
+        asked = self._asked.pop(request.token, None)
+        if asked is not None:
+            what = "savepoint" if request.is_savepoint else "checkpoint"
+            because = f"{reason.value}: {detail}" if detail else reason.value
+            asked.set_exception(JobExecutionError(f"the {what} was not taken: {because}"))
+
     def due(self) -> bool:
         """Tell whether time alone makes a checkpoint, or its expiry, due now."""
         with self._lock:
@@ -158,7 +206,7 @@ class CheckpointRunner:
         with self._lock:
             return self.coordinator.next_event_ms()
 
-    def begin_epoch(self, epoch: int, positions: SourcePositions) -> Barrier | None:
+    def begin_epoch(self, epoch: int, positions: Describe) -> Barrier | None:
         """Decide whether this epoch carries a barrier; `positions` are those after the epoch."""
         with self._lock:
             started: TriggerCheckpoint | None = None
@@ -169,16 +217,32 @@ class CheckpointRunner:
                     self._perform([action])
             if started is None:
                 return None
-            number = started.ref.checkpoint_id
-            self._first_id = number if self._first_id is None else self._first_id
-            subtasks = {DRIVER, *range(self._plan.slots)}
-            self.coordinator.on_trigger(number, subtasks, self._clock.monotonic_ms())
-            timestamp = self._clock.now_ms()
-            self._epochs[number] = EpochFacts(epoch, positions, timestamp)
-            self._files.begin(number)
-            self.stats.triggered += 1
-            full = started.request.full or started.request.is_savepoint
-            return Barrier(number, timestamp, started.ref.directory, full)
+            return self._begin(started, epoch, positions)
+
+    def _begin(self, started: TriggerCheckpoint, epoch: int, positions: Describe) -> Barrier | None:
+        number, request = started.ref.checkpoint_id, started.request
+        try:
+            described = positions(request.is_savepoint)
+        except (WeirError, OSError) as error:
+            log.warning("checkpoint %s cannot start: %s", number, error)
+            reason = FailureReason.IO_EXCEPTION
+            self._perform(self.coordinator.on_trigger_failed(number, reason))
+            return None
+        self._first_id = number if self._first_id is None else self._first_id
+        subtasks = {DRIVER, *range(self.plan.slots)}
+        self.coordinator.on_trigger(number, subtasks, self._clock.monotonic_ms())
+        timestamp = self._clock.now_ms()
+        form = ("NATIVE" if request.native else "CANONICAL") if request.is_savepoint else None
+        self._epochs[number] = EpochFacts(epoch, described, timestamp, form)
+        self._files.begin(number)
+        self.stats.triggered += 1
+        self.history.triggered(
+            CheckpointEntry(number, timestamp, self.plan.slots, request.is_savepoint, form)
+        )
+        full = request.full or request.is_savepoint
+        return Barrier(
+            number, timestamp, started.ref.directory, full, request.native, started.unaligned
+        )
 
     def epoch_done(self, barrier: Barrier | None) -> None:
         """The driver holds the results of the barrier's epoch."""
@@ -196,6 +260,9 @@ class CheckpointRunner:
             made = [*([] if message.file is None else [message.file]), *message.created]
             files = tuple(resolve(message.directory, f.path) for f in made if f.data is None)
             ack = Ack(message.checkpoint_id, message.subtask, message.attempt, files, message)
+            self.history.acknowledged(
+                message.checkpoint_id, _subtask_entry(message, self._clock.now_ms())
+            )
             self._perform(self.coordinator.on_ack(ack))
 
     def decline(self, message: Decline) -> None:
@@ -211,6 +278,7 @@ class CheckpointRunner:
 
     def failover(self, attempt: int) -> None:
         """Forget everything pending; older attempts are fenced from here on."""
+        self._background.settle()
         with self._lock:
             self._perform(self.coordinator.on_failover(attempt))
             self._epochs.clear()
@@ -218,6 +286,7 @@ class CheckpointRunner:
 
     def end(self, end: JobEnd) -> None:
         """Apply the retention policy at the end of the job; nothing else of it stays behind."""
+        self._background.settle()
         with self._lock:
             self._perform(self.coordinator.on_job_end(end))
             self._files.end_foreign(self.coordinator.settings.retention, end)
@@ -241,15 +310,17 @@ class CheckpointRunner:
             self._complete(action.checkpoint_id)
         elif isinstance(action, CheckpointCompleted):
             self._events.completed(action.ref)
+            asked = self._asked.pop(action.request.token, None)
+            if asked is not None:
+                asked.set_result(action.ref)
         elif isinstance(action, NotifyAborted):
-            self.stats.failed += 1
-            log.info("checkpoint %s aborted: %s", action.checkpoint_id, action.reason.value)
-            self._workers.aborted(action.checkpoint_id)
+            self._aborted(action)
         elif isinstance(action, DiscardPending):
             self._epochs.pop(action.ref.checkpoint_id, None)
             self._files.abort(action.ref, action.files)
         elif isinstance(action, DeleteCheckpoint):
             self._files.delete(action.ref)
+            self.history.discarded(action.ref.checkpoint_id)
             self.coordinator.on_cleaned(action.ref.checkpoint_id)
         elif isinstance(action, DeleteFiles):
             self._files.discard(action.files)
@@ -257,15 +328,26 @@ class CheckpointRunner:
             self._events.failed(action.message)
         elif isinstance(action, RejectRequest):
             log.debug("checkpoint request rejected: %s", action.reason.value)
+            self._refuse(action.request, action.reason)
+
+    def _aborted(self, action: NotifyAborted) -> None:
+        number, reason = action.checkpoint_id, action.reason.value
+        self.stats.failed += 1
+        log.info("checkpoint %s aborted: %s", number, reason)
+        detail = f"{reason}: {action.detail}" if action.detail else reason
+        self.history.failed(number, self._clock.now_ms(), detail)
+        self._background.run(lambda: self._workers.aborted(number))
+        self._refuse(action.request, action.reason, action.detail)
 
     def _write_metadata(self, action: WriteMetadata) -> None:
         number = action.ref.checkpoint_id
         try:
             facts, job = self._epochs[number], self.coordinator.job_id
-            metadata = assemble(self._plan, job, action.ref, action.acks, facts)
+            metadata = assemble(self.plan, job, action.ref, action.acks, facts)
             self._files.check(action.ref, metadata)
             reach("driver.acknowledged")
-            write_metadata(self._files.storage, action.ref.directory, metadata)
+            storage, directory = self._files.place(action.ref.directory)
+            write_metadata(storage, directory, metadata)
             reach("driver.metadata")
         except WeirError as error:
             self._perform(self.coordinator.on_metadata_failed(number, str(error)))
@@ -276,6 +358,7 @@ class CheckpointRunner:
         self.stats.last_duration_ms = duration
         self.stats.durations_ms.append(duration)
         self._epochs.pop(number, None)
+        self.history.completed(number, duration, self._files.location(action.ref.directory))
         self._files.complete(action.ref, metadata)
         done = self.coordinator.on_metadata_written(number, self._clock.monotonic_ms())
         self._perform(done)
@@ -283,11 +366,37 @@ class CheckpointRunner:
             self._files.subsume_foreign()
 
     def _complete(self, checkpoint_id: int) -> None:
+        self._uncommitted.add(checkpoint_id)
+        attempt = self.coordinator.attempt
+        self._background.run(lambda: self._commit(checkpoint_id, attempt))
+
+    def _commit(self, checkpoint_id: int, attempt: int) -> None:
         try:
             staged = self._workers.complete(checkpoint_id)
         except WeirError as error:
             # The checkpoint stands; its commits are repeated by whoever restores it.
-            self._uncommitted.add(checkpoint_id)
-            self._events.failed(f"committing checkpoint {checkpoint_id} failed: {error}")
+            with self._lock:
+                if attempt == self.coordinator.attempt:
+                    msg = f"committing checkpoint {checkpoint_id} failed: {error}"
+                    self._events.failed(msg)
             return
         self._events.staged(checkpoint_id, staged)
+        with self._lock:
+            self._uncommitted.discard(checkpoint_id)
+
+
+def _subtask_entry(message: Acknowledge, now_ms: int) -> SubtaskEntry:
+    own = [] if message.file is None else [message.file]
+    refers = {h.path: h.size for p in message.operators for h in (*p.layers, *p.attachments)}
+    rows = message.in_flight
+    return SubtaskEntry(
+        subtask=message.subtask,
+        ack_ms=now_ms,
+        sync_ms=message.sync_ms,
+        async_ms=message.async_ms,
+        written=sum(handle.size for handle in (*own, *message.created)),
+        size=sum(handle.size for handle in own) + sum(refers.values()),
+        operators={part.operator: part.size for part in message.operators},
+        in_flight_bytes=0 if rows is None else rows.size,
+        in_flight_records=0 if rows is None else rows.records,
+    )

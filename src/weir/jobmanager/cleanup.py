@@ -14,8 +14,10 @@ from weir.checkpoint.metadata import CheckpointMetadata
 from weir.checkpoint.paths import (
     checkpoint_id_of,
     data_file_attempt,
+    is_uri,
     metadata_path,
     shared_dir,
+    split_location,
 )
 from weir.checkpoint.retention import CheckpointRef, JobEnd, is_discarded
 from weir.checkpoint.settings import Retention
@@ -24,6 +26,8 @@ from weir.errors import StorageError
 from weir.ids import JobId
 from weir.jobmanager.claims import Claim
 from weir.storage.base import Storage
+from weir.storage.options import StorageOptions
+from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.checkpoint")
 
@@ -31,16 +35,41 @@ log = logging.getLogger("weir.checkpoint")
 class CheckpointFiles:
     """The files of one job's checkpoints, as far as somebody has to delete them."""
 
-    def __init__(self, storage: Storage, job_id: JobId, claim: Claim | None = None) -> None:
-        """Take over what the job claimed."""
+    def __init__(
+        self,
+        storage: Storage,
+        job_id: JobId,
+        claim: Claim | None = None,
+        options: StorageOptions | None = None,
+    ) -> None:
+        """Take over what the job claimed; `options` are for the storages of savepoints."""
         claim = claim or Claim()
         self.storage = storage
+        self._options = options
+        self._elsewhere: dict[str, Storage] = {}
         self._job_id = job_id
         self._foreign = claim.foreign
         self._undeleted: list[CheckpointRef] = []
         self._registry = SharedRegistry(claim.protected)
         if claim.owned is not None:
             self._registry.complete(claim.owned.checkpoint_id, claim.files)
+
+    def place(self, directory: str) -> tuple[Storage, str]:
+        """Return the storage of a checkpoint directory and the path on it.
+
+        The directory is a path on the job's own storage, or the URI of a savepoint anywhere.
+        """
+        if not is_uri(directory):
+            return self.storage, directory
+        uri, name = split_location(directory)
+        found = self._elsewhere.get(uri)
+        if found is None:
+            found = self._elsewhere[uri] = open_storage(uri, self._options)
+        return found, name
+
+    def location(self, directory: str) -> str:
+        """Return where a checkpoint directory is, for people and other jobs."""
+        return directory if is_uri(directory) else f"{self.storage.uri}/{directory}"
 
     def begin(self, checkpoint_id: int) -> None:
         """A checkpoint is under way and may refer to every shared file."""
@@ -52,6 +81,8 @@ class CheckpointFiles:
         Raises:
             StorageError: it does; completing it would make a checkpoint that cannot be restored.
         """
+        if is_uri(ref.directory):
+            return
         lost = self._registry.lost(shared_files(ref.directory, metadata))
         if lost:
             msg = f"checkpoint {ref.checkpoint_id} refers to files that were deleted: {lost!r}"
@@ -59,7 +90,8 @@ class CheckpointFiles:
 
     def complete(self, ref: CheckpointRef, metadata: CheckpointMetadata) -> None:
         """A checkpoint exists: its shared files stay as long as it does."""
-        files = shared_files(ref.directory, metadata)
+        # A savepoint is self-contained, and its own files are not for this job to delete.
+        files = frozenset() if is_uri(ref.directory) else shared_files(ref.directory, metadata)
         self._delete(self._registry.complete(ref.checkpoint_id, files))
 
     def abort(self, ref: CheckpointRef, files: Iterable[str]) -> None:
@@ -84,7 +116,8 @@ class CheckpointFiles:
 
     def delete_tree(self, directory: str) -> None:
         """Delete a directory with everything below it."""
-        self._quietly(partial(self.storage.delete_tree, directory))
+        storage, path = self.place(directory)
+        self._quietly(partial(storage.delete_tree, path))
 
     def subsume_foreign(self) -> None:
         """Delete the claimed checkpoint on another storage; it was replaced."""
@@ -137,7 +170,15 @@ class CheckpointFiles:
 
     def _delete(self, files: Iterable[str]) -> None:
         for file in files:
-            self._quietly(partial(self.storage.delete, file))
+            storage, path = self._file(file)
+            self._quietly(partial(storage.delete, path))
+
+    def _file(self, file: str) -> tuple[Storage, str]:
+        if not is_uri(file):
+            return self.storage, file
+        folder, _, name = file.rpartition("/")
+        storage, path = self.place(folder)
+        return storage, f"{path}/{name}"
 
     @staticmethod
     def _quietly(work: Callable[[], None]) -> bool:

@@ -7,19 +7,30 @@ import logging
 import zlib
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from weir.backend.base import SharedFiles
-from weir.checkpoint.paths import SHARED_NAME, new_data_file, rebase, resolve, shared_dir
+from weir.checkpoint.paths import (
+    SHARED_NAME,
+    is_uri,
+    new_data_file,
+    rebase,
+    resolve,
+    shared_dir,
+    split_location,
+)
 from weir.errors import CorruptStateError, StorageError
 from weir.ids import JobId
 from weir.snapshot import FileFacts, FileHandle, SnapshotReader, SnapshotWriter
 from weir.storage.base import MissingFileError, Storage
+from weir.storage.options import StorageOptions
+from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.slot")
 _CHUNK = 4 << 20
+_SAVEPOINT_INLINE = 20 << 10
 
 
 class _Growing(io.RawIOBase):
@@ -57,7 +68,8 @@ class SlotFiles:
     """Makes files for one slot of one attempt.
 
     Files of up to `inline_bytes` are not written to the storage: their bytes travel in the handle.
-    With `in_memory` there is no storage, and state of an operator beyond that size is refused.
+    With `in_memory` there is no storage, and state of an operator beyond that size is refused. With
+    `own_directory` all files go there, none is shared.
     """
 
     storage: Storage
@@ -67,6 +79,25 @@ class SlotFiles:
     inline_bytes: int = 0
     compress: bool = False
     in_memory: bool = False
+    options: StorageOptions | None = None
+    own_directory: str | None = None
+
+    def at(self, directory: str) -> tuple[SlotFiles, str]:
+        """Return who makes the files of a checkpoint directory, and its path on the storage.
+
+        A savepoint's directory is a URI: whatever storage the job has, all its files go there.
+        """
+        if not is_uri(directory):
+            return self, directory
+        uri, name = split_location(directory)
+        files = replace(
+            self,
+            storage=open_storage(uri, self.options),
+            inline_bytes=min(self.inline_bytes, _SAVEPOINT_INLINE),
+            in_memory=False,
+            own_directory=name,
+        )
+        return files, name
 
     def refuse_too_large(self, size: int) -> None:
         """Refuse state of an operator that checkpoints in memory have no room for.
@@ -110,7 +141,9 @@ class OperatorFiles:
         """Make nothing yet."""
         self._files = files
         self._operator = operator
-        self._directory = shared_dir(files.job_id)
+        own = files.own_directory
+        self._directory = shared_dir(files.job_id) if own is None else own
+        self._prefix = f"../{SHARED_NAME}/" if own is None else ""
 
     def write(self, fill: Callable[[SnapshotWriter], dict[str, Any]]) -> FileHandle:
         """Make a snapshot file, durable on return; `fill` returns the "keyed" footer part."""
@@ -118,7 +151,7 @@ class OperatorFiles:
         def whole(writer: SnapshotWriter) -> dict[str, Any]:
             return {"operators": {self._operator: {"keyed": fill(writer), "operator": {}}}}
 
-        handle = self._files.write(self._directory, f"../{SHARED_NAME}/", whole)
+        handle = self._files.write(self._directory, self._prefix, whole)
         self._files.refuse_too_large(handle.size)
         return handle
 
@@ -130,7 +163,7 @@ class OperatorFiles:
         files.refuse_too_large(length)
         if length <= files.inline_bytes:
             data = local.read_bytes()
-            return FileHandle(f"../{SHARED_NAME}/{name}", len(data), zlib.crc32(data), data)
+            return FileHandle(self._prefix + name, len(data), zlib.crc32(data), data)
         size = checksum = 0
         with (
             local.open("rb") as source,
@@ -140,7 +173,7 @@ class OperatorFiles:
                 out.write(chunk)
                 size += len(chunk)
                 checksum = zlib.crc32(chunk, checksum)
-        return FileHandle(f"../{SHARED_NAME}/{name}", size, checksum)
+        return FileHandle(self._prefix + name, size, checksum)
 
     def delete(self, handle: FileHandle) -> None:
         """Delete a file that no checkpoint refers to; failures are logged."""

@@ -81,6 +81,7 @@ class SlotProcess:
             assignment.inline_bytes,
             assignment.compress,
             assignment.in_memory,
+            assignment.storage,
         )
         try:
             subtask = self._build(assignment, files)

@@ -112,9 +112,10 @@ class SlotService:
     ) -> None:
         facts = self._subtask.facts
         started = self._clock.monotonic_ms()
-        upload = Upload(self._files)
         try:
-            upload.run(directory, snapshots)
+            files, path = self._files.at(directory)
+            upload = Upload(files)
+            upload.run(path, snapshots)
             elapsed = self._clock.monotonic_ms() - started
             refuse_too_long(upload)
             self._send(

@@ -168,7 +168,8 @@ class Attempt:
     def _run_epoch(self, batch: DataFrame | None, *, final: bool) -> Barrier | None:
         master = self._job.master
         self._epoch += 1
-        barrier = master.checkpoints.begin_epoch(self._epoch, master.with_spool(self._positions))
+        positions = master.with_spool(self._positions)
+        barrier = master.checkpoints.begin_epoch(self._epoch, lambda _: positions)
         number = None if barrier is None else barrier.checkpoint_id
         master.note_epoch(self._epoch, number)
         info = EpochInfo(self._epoch, final=final)

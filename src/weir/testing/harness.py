@@ -252,7 +252,7 @@ class JobHarness:
     def _run_epoch(self, taken: dict[int, list[Any]], final: bool) -> Barrier | None:
         self.epoch += 1
         self._hooks.step("epoch begins")
-        barrier = self.runner.begin_epoch(self.epoch, self.sources.positions(self.epoch))
+        barrier = self.runner.begin_epoch(self.epoch, lambda _: self.sources.positions(self.epoch))
         self._hooks.step("epoch is decided")
         info = EpochInfo(self.epoch, final=final)
         directory = ""

@@ -1,0 +1,60 @@
+"""Work that must not keep its caller waiting: one thread, one piece after the other."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Protocol
+
+log = logging.getLogger("weir.jobmanager")
+Work = Callable[[], None]
+
+
+class Background(Protocol):
+    """Carries out work in the order in which it was given."""
+
+    def run(self, work: Work) -> None:
+        """Take a piece of work."""
+
+    def settle(self) -> None:
+        """Return when everything that was given before has been carried out."""
+
+
+class Inline:
+    """Carries out work at once, on the caller's thread."""
+
+    def run(self, work: Work) -> None:
+        """Do it now."""
+        work()
+
+    def settle(self) -> None:
+        """Return: nothing is ever left to do."""
+
+
+class Worker:
+    """A thread of its own, which does not keep the process alive."""
+
+    def __init__(self, name: str) -> None:
+        """Start the thread."""
+        self._queue: SimpleQueue[Work] = SimpleQueue()
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def run(self, work: Work) -> None:
+        """Take a piece of work; what it raises is logged."""
+        self._queue.put(work)
+
+    def settle(self) -> None:
+        """Wait until everything that was given before has been carried out."""
+        done = threading.Event()
+        self._queue.put(done.set)
+        done.wait()
+
+    def _work(self) -> None:
+        while True:
+            work = self._queue.get()
+            try:
+                work()
+            except Exception:
+                log.exception("background work failed")

@@ -21,6 +21,7 @@ from weir.errors import CorruptStateError, UsageError
 from weir.storage.base import MissingFileError, Storage
 
 _CHUNK_BYTES = 4 << 20
+_LOOKED_AT = 20
 
 
 class CheckpointStatus(enum.Enum):
@@ -150,11 +151,23 @@ def _no_checkpoint(storage: Storage, directory: str) -> str:
     inside = sorted((i for i in map(paths.checkpoint_id_of, names) if i is not None), reverse=True)
     if inside:
         hint = f"it holds checkpoints: name one of them, such as chk-{inside[0]}"
+    elif complete := _complete_inside(storage, directory, names):
+        hint = f"it holds savepoints: name one of them, such as {complete}"
     elif names:
         hint = f"expected a {paths.METADATA_NAME} file, found {names[:5]!r}"
+    elif storage.exists(directory):
+        hint = f"expected a directory with a {paths.METADATA_NAME} file, found a file"
     else:
         hint = f"expected a directory with a {paths.METADATA_NAME} file, found nothing"
     return f"there is no checkpoint or savepoint at {_name(storage, directory)!r}: {hint}"
+
+
+def _complete_inside(storage: Storage, directory: str, names: list[str]) -> str | None:
+    """Return the name of a checkpoint or savepoint directly inside a directory, if any."""
+    for name in names[:_LOOKED_AT]:
+        if storage.exists(paths.metadata_path(f"{directory}/{name}")):
+            return name
+    return None
 
 
 def _name(storage: Storage, path: str) -> str:

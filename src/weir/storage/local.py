@@ -27,6 +27,7 @@ from weir.storage.base import (
 )
 
 _TEMPORARY_SUFFIX = ".tmp"
+_ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class LocalStorage:
 
     def delete(self, path: str) -> None:
         """Remove a file; a missing one is fine."""
-        with _explained("delete", self._full(path)), contextlib.suppress(FileNotFoundError):
+        with _explained("delete", self._full(path)), contextlib.suppress(*_ABSENT):
             os.unlink(self._full(path))
 
     def delete_tree(self, path: str) -> None:
@@ -112,7 +113,7 @@ class LocalStorage:
         with _explained("list", full):
             try:
                 names = os.listdir(full)
-            except FileNotFoundError:
+            except _ABSENT:
                 return []
         return sorted(name for name in names if not name.startswith("."))
 
@@ -143,6 +144,11 @@ def _explained(verb: str, path: str) -> Iterator[None]:
     except FileNotFoundError as error:
         msg = f"cannot {verb} {path!r}: there is no such file"
         raise MissingFileError(msg) from error
+    except NotADirectoryError as error:
+        # Below a file there is nothing; only who wants to write there has a problem.
+        kind = StorageError if verb == "write" else MissingFileError
+        msg = f"cannot {verb} {path!r}: {error.strerror}"
+        raise kind(msg) from error
     except OSError as error:
         msg = f"cannot {verb} {path!r}: {error.strerror or error}"
         raise StorageError(msg) from error

@@ -69,6 +69,7 @@ MAY_USE = {
 # All of these stand between user code or another process and something that has to go on.
 MAY_CATCH_EVERYTHING = {
     "src/weir/jobmanager/master.py",
+    "src/weir/rest/handler.py",
     "src/weir/runtime/subtask.py",
     "src/weir/slot/main.py",
     "src/weir/slot/service.py",

@@ -1,0 +1,84 @@
+"""The jobs of this process as REST sees them.
+
+Jobs that have ended are kept until newer ones push them out, so that their end can be read.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+from weir.clock import Clock, SystemClock
+from weir.jobmanager.operations import JobHandle, JobView
+from weir.rest.operations import Operations
+from weir.rest.routing import RefusedError
+from weir.storage import StorageOptions
+
+ENDED: Final = ("FINISHED", "CANCELED", "FAILED")
+ENDED_KEPT: Final = 20
+
+
+class Cluster:
+    """All jobs, and the operations under way; thread-safe."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        """Know no job yet."""
+        self.clock: Clock = clock or SystemClock()
+        self.started_ms = self.clock.now_ms()
+        self.operations = Operations(self.clock)
+        self.storage_options: StorageOptions | None = None
+        self._lock = threading.Lock()
+        self._jobs: dict[str, JobHandle] = {}
+        self._background: ThreadPoolExecutor | None = None
+
+    def register(self, job: JobHandle) -> None:
+        """Serve a job from now on, in place of one with the same id."""
+        with self._lock:
+            self._jobs[job.job_id] = job
+            ended = [i for i, j in self._jobs.items() if j is not job and is_over(j.view())]
+            for job_id in ended[: max(0, len(ended) - ENDED_KEPT)]:
+                del self._jobs[job_id]
+
+    def jobs(self) -> list[JobHandle]:
+        """Return all jobs, the oldest first."""
+        with self._lock:
+            return list(self._jobs.values())
+
+    def views(self) -> list[JobView]:
+        """Return how all jobs are now."""
+        return [job.view() for job in self.jobs()]
+
+    def job(self, job_id: str) -> JobHandle:
+        """Return a job.
+
+        Raises:
+            RefusedError: 404, there is no such job.
+        """
+        with self._lock:
+            found = self._jobs.get(job_id)
+        if found is None:
+            raise RefusedError(404, f"Job {job_id} not found.")
+        return found
+
+    def dispose(self, path: str) -> Future[Any]:
+        """Delete a savepoint in the background."""
+        # Few servers ever delete one, and the module brings all storages along.
+        from weir.jobmanager.disposal import dispose_savepoint
+
+        with self._lock:
+            if self._background is None:
+                self._background = ThreadPoolExecutor(1, thread_name_prefix="weir-rest-disposal")
+            return self._background.submit(dispose_savepoint, path, self.storage_options)
+
+    def close(self) -> None:
+        """Wait for what runs in the background."""
+        with self._lock:
+            background, self._background = self._background, None
+        if background is not None:
+            background.shutdown()
+
+
+def is_over(view: JobView) -> bool:
+    """Tell whether a job has ended for good."""
+    return view.status in ENDED

@@ -1,0 +1,193 @@
+"""One HTTP request: who asks, from where, for what; then a route, then an answer.
+
+Checks come in this order: Host, Origin, token, path and method, body. Nothing is read of a body
+before the first four passed. An answer is never a stack trace.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import urllib.parse
+from http.server import BaseHTTPRequestHandler
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from weir.errors import CorruptStateError, IncompatibleStateError, UsageError, WeirError
+from weir.rest.routing import JSON, RefusedError, Request, Route, Router
+
+BODY_MAX: Final = 64 * 1024
+_LOG = logging.getLogger("weir.rest")
+_HEADERS: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+    ("Referrer-Policy", "no-referrer"),
+)
+
+
+class Site(Protocol):
+    """What a handler knows about its server."""
+
+    router: Router
+    cluster: Any
+    token: str | None
+    hosts: frozenset[str]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves the requests of one connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_version = "weir"
+    sys_version = ""
+    timeout = 30
+    site: Site
+
+    def _serve(self) -> None:
+        try:
+            self._check_host()
+            self._check_origin()
+            self._check_token()
+            target = urllib.parse.urlsplit(self.path)
+            if self.command == "OPTIONS":
+                self._options(target.path)
+                return
+            route, variables = self.site.router.find(self.command, target.path)
+            request = Request(variables, _query(target.query), self._body(route))
+            self._answer(route, route.handle(self.site.cluster, request))
+        except RefusedError as error:
+            self._refuse(error)
+        except WeirError as error:
+            self._refuse(RefusedError(status_of(error), str(error)))
+        except ConnectionError:
+            self.close_connection = True
+        except Exception:
+            _LOG.exception("%s %s failed", self.command, self.path)
+            self._refuse(RefusedError(500, "Internal error; the log of the driver tells more."))
+
+    do_GET = do_HEAD = do_POST = do_PATCH = do_PUT = do_DELETE = do_OPTIONS = _serve
+
+    def _check_host(self) -> None:
+        given = self.headers.get_all("Host") or []
+        host = _host_name(given[0]) if len(given) == 1 else None
+        local = self.connection.getsockname()[0].lower()
+        if host is None or (host not in self.site.hosts and host != local):
+            raise RefusedError(403, f"Host {', '.join(given)!r} is not an address of this server.")
+
+    def _check_origin(self) -> None:
+        origins = self.headers.get_all("Origin") or []
+        if origins and origins != [f"http://{self.headers['Host']}"]:
+            raise RefusedError(403, f"Origin {', '.join(origins)!r} is not this server.")
+
+    def _check_token(self) -> None:
+        token = self.site.token
+        if token is None:
+            return
+        scheme, _, given = self.headers.get("Authorization", "").partition(" ")
+        # Compared as bytes, because headers may hold any character.
+        same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
+        if scheme.lower() != "bearer" or not same:
+            raise RefusedError(401, "A bearer token is needed: Authorization: Bearer <token>.")
+
+    def _body(self, route: Route) -> Any:
+        data = self._read()
+        if route.body is None:
+            return None
+        if data:
+            kind = self.headers.get_content_type()
+            if kind != JSON:
+                raise RefusedError(400, f"Content-Type is {kind!r}, expected {JSON!r}.")
+        try:
+            return msgspec.json.decode(data or b"{}", type=route.body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise RefusedError(400, f"The body is not what is expected: {error}") from error
+
+    def _read(self) -> bytes:
+        if "Transfer-Encoding" in self.headers:
+            raise RefusedError(400, "A body needs a Content-Length; chunks are not taken.")
+        given = self.headers.get_all("Content-Length") or ["0"]
+        if len(set(given)) != 1 or not (given[0].isascii() and given[0].isdigit()):
+            raise RefusedError(400, f"Content-Length is {', '.join(given)!r}, expected a number.")
+        length = int(given[0][:20])
+        if length > BODY_MAX:
+            raise RefusedError(413, f"The body has {length} bytes, at most {BODY_MAX} are taken.")
+        data = self.rfile.read(length)
+        if len(data) != length:
+            raise RefusedError(400, f"The body broke off after {len(data)} of {length} bytes.")
+        return data
+
+    def _options(self, path: str) -> None:
+        methods = self.site.router.methods(path)
+        if not methods:
+            raise RefusedError(404, "Not found.")
+        self._read()
+        self._send(204, b"", JSON, {"Allow": ", ".join(methods)})
+
+    def _answer(self, route: Route, answer: Any) -> None:
+        data = answer.encode() if route.media != JSON else msgspec.json.encode(answer)
+        self._send(route.status, data, route.media)
+
+    def _refuse(self, error: RefusedError) -> None:
+        # What is left of the body would be taken for the next request.
+        self.close_connection = True
+        extra = {"Connection": "close"}
+        if error.status == 401:
+            extra["WWW-Authenticate"] = 'Bearer realm="weir"'
+        if error.status == 405:
+            path = urllib.parse.urlsplit(self.path).path
+            extra["Allow"] = ", ".join(self.site.router.methods(path))
+        data = msgspec.json.encode({"errors": list(error.messages)})
+        self._send(error.status, data, JSON, extra)
+
+    def _send(
+        self, status: int, data: bytes, media: str, extra: dict[str, str] | None = None
+    ) -> None:
+        charset = "; charset=UTF-8" if media == JSON else ""
+        try:
+            self.send_response(status)
+            for name, value in (*_HEADERS, *(extra or {}).items()):
+                self.send_header(name, value)
+            if status != 204:
+                self.send_header("Content-Type", media + charset)
+                self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(data)
+        except OSError:
+            # The client has left; there is nobody to tell.
+            self.close_connection = True
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer what the HTTP parser refused, in the form of all other errors."""
+        self.command = getattr(self, "command", None) or "GET"
+        self.path = getattr(self, "path", "/")
+        self.close_connection = True
+        data = msgspec.json.encode({"errors": [message or "The request is malformed."]})
+        self._send(405 if code == 501 else code, data, JSON, {"Connection": "close"})
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are for debugging only; headers, and so tokens, are never logged."""
+        _LOG.debug(format, *args)
+
+
+def status_of(error: WeirError) -> int:
+    """Return the HTTP status of an error that a job raised at once."""
+    if isinstance(error, UsageError):
+        return 400
+    return 409 if isinstance(error, (IncompatibleStateError, CorruptStateError)) else 500
+
+
+def _host_name(header: str) -> str | None:
+    try:
+        return urllib.parse.urlsplit(f"//{header.strip()}").hostname
+    except ValueError:
+        return None
+
+
+def _query(text: str) -> dict[str, str]:
+    try:
+        return dict(urllib.parse.parse_qsl(text, keep_blank_values=True, max_num_fields=32))
+    except ValueError as error:
+        raise RefusedError(400, f"The query cannot be read: {error}") from error

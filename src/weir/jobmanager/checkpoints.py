@@ -52,8 +52,8 @@ from weir.slot.messages import Acknowledge, Decline
 
 log = logging.getLogger("weir.checkpoint")
 DRIVER = -1
-Describe = Callable[[bool], SourcePositions]
-"""Gives the positions of the sources; True asks for positions that need no other files."""
+Describe = Callable[[str | None], SourcePositions]
+"""Gives the positions of the sources; those for the savepoint at a URI need no other files."""
 
 
 class Workers(Protocol):
@@ -222,7 +222,7 @@ class CheckpointRunner:
     def _begin(self, started: TriggerCheckpoint, epoch: int, positions: Describe) -> Barrier | None:
         number, request = started.ref.checkpoint_id, started.request
         try:
-            described = positions(request.is_savepoint)
+            described = positions(request.directory if request.is_savepoint else None)
         except (WeirError, OSError) as error:
             log.warning("checkpoint %s cannot start: %s", number, error)
             reason = FailureReason.IO_EXCEPTION

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from weir.checkpoint.coordinator import CheckpointCoordinator
-from weir.checkpoint.metadata import SourceLayout, SourcePositions
+from weir.checkpoint.metadata import SourceLayout
 from weir.checkpoint.restart import RestartAfter
 from weir.checkpoint.retention import CheckpointRef, JobEnd
 from weir.clock import Clock
-from weir.errors import CorruptStateError, JobExecutionError, WeirError
+from weir.errors import JobExecutionError, WeirError
 from weir.graph.plan import JobPlan
 from weir.ids import JobId
 from weir.jobmanager import owner
@@ -48,7 +48,6 @@ from weir.storage.memory import MemoryStorage
 from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.jobmanager")
-SPOOL = "@spool"
 
 
 class JobDirectories(Protocol):
@@ -184,22 +183,6 @@ class JobMaster(Callbacks):
         self.gateway = Gateway(self.location, self.token, self.registry, self)
         if not local:
             self.location = f"grpc://{self.host}:{self.gateway.port}"
-
-    def spool(self) -> Path:
-        """Return the spool: that of the restored job, because positions name its files."""
-        if self.initial is not None:
-            kept = self.initial.metadata.sources.source_logs.get(SPOOL)
-            if kept and not Path(kept).is_dir():
-                # Writing it anew elsewhere would read every record a second time.
-                msg = (
-                    f"the records of collections and source functions that checkpoint "
-                    f"{self.initial.directory!r} has positions in were kept in {kept!r}, which "
-                    "is missing: restore that directory, or start without the checkpoint"
-                )
-                raise CorruptStateError(msg)
-            if kept:
-                return Path(kept)
-        return self.directories.spool
 
     def begin_attempt(self, attempt: int, plan_bytes: bytes) -> RestorePoint | None:
         """Fence the attempt before, choose the checkpoint to start from, return it."""
@@ -349,20 +332,6 @@ class JobMaster(Callbacks):
         """Return when the next processing-time timer of any slot is due."""
         timers = [r["next_timer"] for r in self.reports.values() if r["next_timer"] is not None]
         return min(timers, default=None)
-
-    def with_spool(self, positions: SourcePositions) -> SourcePositions:
-        """Add where the spooled sources lie, for a job that resumes from these positions."""
-        spool = self.spool()
-        if not spool.is_dir():
-            return positions
-        logs = {**positions.source_logs, SPOOL: str(spool)}
-        return SourcePositions(
-            positions.batch_id,
-            positions.offset_lines,
-            positions.commit_lines,
-            logs,
-            positions.layout,
-        )
 
     def _completed(self, ref: CheckpointRef) -> None:
         epoch = self._epochs.pop(ref.checkpoint_id, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from functools import partial
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +25,7 @@ from weir.runtime.subtask import EpochInfo
 from weir.slot.spawn import Contact, start_slot
 from weir.spark.epochs import EpochRunner, EpochSpec
 from weir.spark.positions import initial_positions, prepare_query_dir, read_positions
+from weir.spark.resume import Describer
 from weir.spark.session import query_settings
 from weir.spark.sources import Input
 from weir.spark.workspace import Workspace
@@ -64,8 +66,10 @@ class Attempt:
         self._layout = master.layout
         self._query_dir = job.workspace.query_dir(number)
         positions = self._start_positions(number, restored)
-        prepare_query_dir(self._query_dir, positions, self._layout)
-        self._positions = self._initial(positions)
+        prepare_query_dir(self._query_dir, positions, self._layout, self._fresh(restored))
+        given = job.input
+        self._describer = Describer(given.spools, given.kept, job.settings.storage)
+        self._positions = self._initial()
         self._epoch = restored.metadata.epoch if restored else 0
         self._lock = threading.Lock()
         self._idle_since_ms = job.clock.monotonic_ms()
@@ -102,10 +106,16 @@ class Attempt:
         # Starting over keeps where sources began: a source may begin "now" only once.
         return initial_positions(self._job.workspace.query_dir(number - 1), self._layout)
 
-    def _initial(self, positions: SourcePositions | None) -> SourcePositions:
+    def _fresh(self, restored: RestorePoint | None) -> set[int]:
+        """Return the sources whose spool begins behind the restored positions."""
+        if restored is None or restored.metadata.job_id == self._job.job_id:
+            return set()
+        return {*self._job.input.spools, *self._job.input.kept}
+
+    def _initial(self) -> SourcePositions:
         """Positions of a checkpoint before the first batch: the new directory, the old offsets."""
         here = initial_positions(self._query_dir, self._layout)
-        if positions is None or positions.batch_id is None:
+        if not (self._query_dir / "offsets" / "0").exists():
             return here
         return read_positions(self._query_dir, 0, self._layout)
 
@@ -168,8 +178,8 @@ class Attempt:
     def _run_epoch(self, batch: DataFrame | None, *, final: bool) -> Barrier | None:
         master = self._job.master
         self._epoch += 1
-        positions = master.with_spool(self._positions)
-        barrier = master.checkpoints.begin_epoch(self._epoch, lambda _: positions)
+        describe = partial(self._describer.describe, self._positions)
+        barrier = master.checkpoints.begin_epoch(self._epoch, describe)
         number = None if barrier is None else barrier.checkpoint_id
         master.note_epoch(self._epoch, number)
         info = EpochInfo(self._epoch, final=final)

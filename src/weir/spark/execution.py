@@ -7,6 +7,7 @@ from weir.config import ambient
 from weir.config import execution as e
 from weir.config.effective import Settings
 from weir.graph.transformation import StreamGraph
+from weir.graph.uids import check_uids
 from weir.jobmanager.settings import JobSettings
 from weir.spark.job import SparkJob
 from weir.spark.session import get_spark
@@ -15,18 +16,20 @@ from weir.spark.session import get_spark
 def submit(graph: StreamGraph, configuration: Configuration) -> SparkJob:
     """Start a job in the active Spark session and return its handle at once.
 
-    Settings come from the configuration file, the command line, Spark's configuration and the
-    program, each stronger than the one before.
+    Settings come from the configuration file, Spark's configuration, the environment, the command
+    line and the program, each stronger than the one before.
 
     Raises:
         UsageError: the program or its configuration cannot run; nothing was started.
     """
-    outside, program = ambient.layers(), configuration.to_dict()
-    Settings([*outside, program]).validate()  # before Spark is started for nothing
+    program = ambient.program_layer(configuration.to_dict())
+    Settings([*ambient.layers(), program]).validate()  # before Spark is started for nothing
     spark = get_spark(graph.job_name)
-    layers = [*outside, ambient.spark_layer(spark.conf.getAll), program]
+    layers = [*ambient.layers(spark.conf.getAll), program]
     settings = JobSettings.of(layers)
-    most = Settings(layers).get(e.MAX_PARALLELISM)
+    resolved = Settings(layers)
+    check_uids(graph, auto_generate=resolved.get(e.AUTO_GENERATE_UIDS))
+    most = resolved.get(e.MAX_PARALLELISM)
     if graph.max_parallelism is None and most > 0:
         graph.max_parallelism = most
     job = SparkJob(graph, settings, spark)

@@ -1,25 +1,21 @@
 """Running a user's `SourceFunction` in the driver and journaling what it collects.
 
-The journal is what makes a function's records replayable. A program that is started again on the
-same journal skips as many records as are in it already: `run` is expected to produce the same
-sequence again. A `CheckpointedFunction` therefore always starts as new, and its state is never
+The journal is what makes a function's records replayable. A program that is started again skips as
+many records as were journaled or read before: `run` is expected to produce the same sequence
+again. A `CheckpointedFunction` therefore always starts as new, and its state is never
 stored: the journal is the position.
 """
 
 from __future__ import annotations
 
-import pickle
 import threading
-from pathlib import Path
 from typing import Any
-
-import pyarrow.parquet as pq
 
 from weir.clock import SystemClock
 from weir.errors import UserFunctionError, WeirError
 from weir.runtime.context import InitializationContext
 from weir.runtime.operator import user_traceback
-from weir.spark.spool import SpoolWriter, coerce, pickled_table
+from weir.spark.spool import Spool, SpoolWriter, coerce, pickled_table
 from weir.state.operator_state import OperatorStateStore
 
 _FLUSH_RECORDS = 10_000
@@ -29,19 +25,16 @@ _FLUSH_MS = 200
 class FunctionRunner:
     """One source function, running until it returns or the job ends."""
 
-    def __init__(
-        self, function: Any, directory: Path, type_info: Any, stop: threading.Event
-    ) -> None:
+    def __init__(self, function: Any, spool: Spool, type_info: Any, stop: threading.Event) -> None:
         """Prepare; `start` runs the function in a thread."""
         self._function = function
-        self._directory = directory
         self._type_info = type_info
         self._stop = stop
         self._clock = SystemClock()
         self._lock = threading.Lock()
         self._buffer: list[Any] = []
-        self._writer = SpoolWriter(directory)
-        self._skip = _journaled(directory)
+        self._writer = SpoolWriter(spool.directory)
+        self._skip = spool.journaled()
         self.error: WeirError | None = None
         self._thread: threading.Thread | None = None
 
@@ -94,11 +87,3 @@ class FunctionRunner:
         if self._buffer:
             self._writer.append(pickled_table(self._buffer))
             self._buffer = []
-
-
-def _journaled(directory: Path) -> int:
-    count = 0
-    for path in sorted(directory.glob("*.parquet")):
-        for row in pq.read_table(path).column(0):
-            count += len(pickle.loads(row.as_buffer()))
-    return count

@@ -33,9 +33,11 @@ from weir.jobmanager.settings import JobSettings
 from weir.spark.attempt import Attempt
 from weir.spark.code import ship_code
 from weir.spark.driver_sinks import DriverSinks
+from weir.spark.resume import Resume
 from weir.spark.session import is_local, spark_stopped
 from weir.spark.sources import SourceOpener, declare_types, detach_sources
 from weir.spark.workspace import Workspace
+from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.job")
 
@@ -75,11 +77,21 @@ class SparkJob:
     def start(self) -> None:
         """Open the sources and begin."""
         ship_code(self.spark, self.settings.python_files)
-        opener = SourceOpener(self.spark, self.master.spool(), self.settings.batch_rows)
+        opener = SourceOpener(
+            self.spark, self.workspace.spool, self.settings.batch_rows, self._resume()
+        )
         self.input = opener.open(self.plan, self._sources, self._stop)
         self.master.open(local=is_local(self.spark), uids=self.input.uids)
         atexit.register(self._at_exit)
         self._thread.start()
+
+    def _resume(self) -> Resume:
+        """Return where the sources begin: behind what the job before this one has read."""
+        point = self.master.initial
+        if point is None:
+            return Resume()
+        storage = open_storage(point.storage_uri, self.settings.storage)
+        return Resume(point.metadata.sources, storage, point.directory)
 
     def _supervise(self) -> None:
         started = self.clock.monotonic_ms()

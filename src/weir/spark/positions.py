@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from urllib.parse import unquote
 
 from weir.checkpoint.metadata import SourceLayout, SourcePositions
 from weir.errors import CorruptStateError
 
 _COMPACT_INTERVAL = 10
-_NO_OFFSET = "-"
+NO_OFFSET = "-"
 LOG_DIRECTORY = "@directory"
 
 
@@ -42,11 +43,16 @@ def initial_positions(query_dir: Path, layout: tuple[SourceLayout, ...]) -> Sour
 
 
 def prepare_query_dir(
-    target: Path, positions: SourcePositions | None, layout: tuple[SourceLayout, ...]
+    target: Path,
+    positions: SourcePositions | None,
+    layout: tuple[SourceLayout, ...],
+    fresh: Collection[int] = (),
 ) -> None:
     """Fill a fresh query directory so that a query goes on behind the positions.
 
-    A source that was not there before starts at its beginning; one that is gone is dropped.
+    A source that was not there before starts at its beginning; one that is gone is dropped. Those
+    whose numbers are in `fresh` begin at the beginning too: what they give lies behind the
+    positions already.
 
     Raises:
         CorruptStateError: the source logs that the positions refer to are missing or damaged.
@@ -54,7 +60,51 @@ def prepare_query_dir(
     target.mkdir(parents=True, exist_ok=True)
     if positions is None or not positions.layout:
         return
-    origin = Path(positions.source_logs.get(LOG_DIRECTORY, ""))
+    before = {entry.uid: entry.index for entry in positions.layout}
+    offsets: list[str] = []
+    logs: dict[str, str] = {}
+    for entry in layout:
+        old = None if entry.index in fresh else before.get(entry.uid)
+        offsets.append(NO_OFFSET if old is None else offset_of(positions, old))
+        if old is not None:
+            for name, text in log_of(positions, old).items():
+                logs[f"sources/{entry.index}/{name}"] = text
+    for name, text in logs.items():
+        _write(target / name, text)
+    _write(target / "metadata", json.dumps({"id": str(uuid.uuid4())}))
+    if positions.batch_id is None or set(offsets) <= {NO_OFFSET}:
+        return
+    _write(target / "offsets" / "0", "\n".join([*positions.offset_lines[:2], *offsets]))
+    _write(target / "commits" / "0", "\n".join(positions.commit_lines))
+
+
+def offset_of(positions: SourcePositions, index: int) -> str:
+    """Return the line of Spark's offset log that is a source's."""
+    lines = positions.offset_lines
+    if positions.batch_id is None or 2 + index >= len(lines):
+        return NO_OFFSET
+    return lines[2 + index]
+
+
+def embedded(index: int, log: Mapping[str, str]) -> dict[str, str]:
+    """Return a source's log as part of the positions; also an empty log is seen to be there."""
+    prefix = f"sources/{index}/"
+    return {prefix: "", **{prefix + name: text for name, text in log.items()}}
+
+
+def log_of(positions: SourcePositions, index: int) -> dict[str, str]:
+    """Return the files of a source's log: those in the positions, else those that Spark wrote.
+
+    Raises:
+        CorruptStateError: they are missing or damaged.
+    """
+    prefix = f"sources/{index}/"
+    logs = positions.source_logs
+    if prefix in logs:
+        found = {k.removeprefix(prefix): v for k, v in logs.items() if k.startswith(prefix)}
+        del found[""]
+        return found
+    origin = Path(logs.get(LOG_DIRECTORY, ""))
     if not origin.is_dir():
         # Without the logs a file source would read again what the checkpoint has counted.
         msg = (
@@ -63,38 +113,29 @@ def prepare_query_dir(
             "old one back to resume from this checkpoint"
         )
         raise CorruptStateError(msg)
-    before = {entry.uid: entry.index for entry in positions.layout}
-    lines = list(positions.offset_lines)
-    offsets: list[str] = []
-    for entry in layout:
-        old = before.get(entry.uid)
-        offset = _NO_OFFSET
-        if old is not None and positions.batch_id is not None:
-            offset = lines[2 + old] if 2 + old < len(lines) else _NO_OFFSET
-        offsets.append(offset)
-        if old is not None:
-            _copy_source_log(
-                origin / "sources" / str(old), target / "sources" / str(entry.index), offset
-            )
-    _write(target / "metadata", json.dumps({"id": str(uuid.uuid4())}))
-    if positions.batch_id is None:
-        return
-    _write(target / "offsets" / "0", "\n".join([*lines[:2], *offsets]))
-    _write(target / "commits" / "0", "\n".join(positions.commit_lines))
+    return source_log(origin / "sources" / str(index), offset_of(positions, index))
 
 
-def _copy_source_log(source: Path, target: Path, offset: str) -> None:
+def source_log(source: Path, offset: str) -> dict[str, str]:
+    """Return the files, by name, of the log that Spark keeps for a source, up to a position."""
     if not source.is_dir():
-        return
-    file_offset = _file_log_offset(offset)
-    if file_offset is not None:
-        _write_file_log(target, _file_log(source), file_offset)
-        return
+        return {}
+    last = file_log_offset(offset)
+    if last is not None:
+        return _file_log_until(source, last)
     files = {entry.name: entry.read_text() for entry in _log_files(source)}
-    if offset == _NO_OFFSET and any(map(_lists_files, files.values())):
-        return  # A file source without a position starts over: what it listed must be listed anew.
-    for name, text in files.items():
-        _write(target / name, text)
+    if offset == NO_OFFSET and any(map(_lists_files, files.values())):
+        return {}  # A file source without a position starts over: all must be listed anew.
+    return files
+
+
+def listed_files(log: Mapping[str, str]) -> set[str]:
+    """Return the names of the files that a file source's log says were read."""
+    names = set()
+    for text in log.values():
+        for line in text.splitlines()[1:]:
+            names.add(unquote(str(json.loads(line)["path"])).rsplit("/", 1)[-1])
+    return names
 
 
 def _lists_files(text: str) -> bool:
@@ -108,7 +149,7 @@ def _lists_files(text: str) -> bool:
     return False
 
 
-def _file_log_offset(offset: str) -> int | None:
+def file_log_offset(offset: str) -> int | None:
     """Return the log offset of a file source, None for any other source."""
     try:
         parsed = json.loads(offset)
@@ -145,18 +186,20 @@ def _log_number(path: Path) -> int:
     return int(name) if name.isdigit() else -1
 
 
-def _write_file_log(target: Path, log: tuple[str, dict[int, list[str]]], last: int) -> None:
-    """Write a log that ends at `last`, compacted where Spark expects a compact file."""
-    version, entries = log
+def _file_log_until(source: Path, last: int) -> dict[str, str]:
+    """Return a log that ends at `last`, compacted where Spark expects a compact file."""
+    version, entries = _file_log(source)
     compact = (last + 1) // _COMPACT_INTERVAL * _COMPACT_INTERVAL - 1
+    files = {}
     if compact >= 0:
         lines = [line for n in sorted(entries) if n <= compact for line in entries[n]]
-        _write(target / f"{compact}.compact", "\n".join([version, *lines]))
+        files[f"{compact}.compact"] = "\n".join([version, *lines])
     for number in range(compact + 1, last + 1):
         if number not in entries:
-            msg = f"the source log for {str(target)!r} lacks batch {number}"
+            msg = f"the source log {str(source)!r} lacks batch {number}"
             raise CorruptStateError(msg)
-        _write(target / str(number), "\n".join([version, *entries[number]]))
+        files[str(number)] = "\n".join([version, *entries[number]])
+    return files
 
 
 def _write(path: Path, text: str) -> None:

@@ -29,13 +29,14 @@ from weir.graph.sources import (
 )
 from weir.graph.transformation import StreamGraph
 from weir.spark.function_source import FunctionRunner
-from weir.spark.spool import spool_collection, spool_sequence
+from weir.spark.resume import Resume
+from weir.spark.spool import Spool, spool_collection, spool_sequence
 from weir.spark.worker import SourceColumns
 
 
 @dataclass
 class OpenedSource:
-    """A source as a stream."""
+    """A source as a stream; `kept` is where the rows of a bounded DataFrame lie."""
 
     node: OperatorNode
     dataframe: DataFrame
@@ -43,17 +44,25 @@ class OpenedSource:
     type_info: Any
     bounded: bool
     runner: FunctionRunner | None = None
+    spool: Spool | None = None
+    kept: Path | None = None
 
 
 @dataclass
 class Input:
-    """All sources of a program as one stream."""
+    """All sources of a program as one stream.
+
+    By number of the source, `spools` are those whose records the program itself gives, and `kept`
+    is where the rows of bounded DataFrames lie.
+    """
 
     dataframe: DataFrame
     columns: tuple[SourceColumns, ...]
     uids: list[str]
     bounded: bool
     runners: list[FunctionRunner] = field(default_factory=list)
+    spools: dict[int, Spool] = field(default_factory=dict)
+    kept: dict[int, Path] = field(default_factory=dict)
 
 
 def declare_types(graph: StreamGraph) -> None:
@@ -88,13 +97,20 @@ def detach_sources(plan: JobPlan) -> dict[int, Any]:
 
 
 class SourceOpener:
-    """Opens sources below one spool directory."""
+    """Opens sources below one spool directory, behind what a job before this one has read."""
 
-    def __init__(self, spark: SparkSession, spool: Path, records_per_file: int) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        spool: Path,
+        records_per_file: int,
+        resume: Resume | None = None,
+    ) -> None:
         """Bind to a session and a place for spooled data."""
         self._spark = spark
         self._spool = spool
         self._records = records_per_file
+        self._resume = resume or Resume()
 
     def open(self, plan: JobPlan, sources: dict[int, Any], stop: threading.Event) -> Input:
         """Open all sources of a plan."""
@@ -104,29 +120,30 @@ class SourceOpener:
         return unite(opened)
 
     def _open(self, node: OperatorNode, source: Any, stop: threading.Event) -> OpenedSource:
+        folder, skip = self._spool / str(node.index), self._resume.records(uid_of(node))
         if isinstance(source, CollectionSource):
-            path = spool_collection(
-                self._spool / str(node.index), source.elements, source.type_info, self._records
-            )
-            return OpenedSource(node, self._stream(path, "p binary"), "pickled", None, True)
+            path = spool_collection(folder, source.elements, source.type_info, self._records, skip)
+            frame, spool = self._stream(path, "p binary"), Spool(path, skip)
+            return OpenedSource(node, frame, "pickled", None, True, spool=spool)
         if isinstance(source, SequenceSource):
-            path = spool_sequence(
-                self._spool / str(node.index), source.start, source.end, self._records
-            )
-            frame = self._stream(path, "start bigint, stop bigint")
-            return OpenedSource(node, frame, "ranges", None, True)
+            path = spool_sequence(folder, source.start, source.end, self._records, skip)
+            frame, spool = self._stream(path, "start bigint, stop bigint"), Spool(path, skip)
+            return OpenedSource(node, frame, "ranges", None, True, spool=spool)
         if isinstance(source, TextFileSource):
             return OpenedSource(node, self._text(source), "text", None, True)
         if isinstance(source, FunctionSource):
-            directory = self._spool / str(node.index) / "function"
-            runner = FunctionRunner(source.function, directory, source.type_info, stop)
-            frame = self._stream(directory, "p binary")
-            return OpenedSource(node, frame, "pickled", None, False, runner)
+            spool = Spool(folder / "function", skip)
+            runner = FunctionRunner(source.function, spool, source.type_info, stop)
+            frame = self._stream(spool.directory, "p binary")
+            return OpenedSource(node, frame, "pickled", None, False, runner, spool)
         if isinstance(source, DataFrameSource):
             frame = source.dataframe
             if frame.isStreaming:
                 return OpenedSource(node, frame, "columns", node.output_type, False)
-            return OpenedSource(node, self._static(node, frame), "columns", node.output_type, True)
+            kept = self._static(node, frame)
+            reader = self._spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 8)
+            stream, declared = reader.parquet(str(kept)), node.output_type
+            return OpenedSource(node, stream, "columns", declared, True, kept=kept)
         msg = f"source '{node.name}': {type(source).__name__} is not a source that Weir can read"
         raise UsageError(msg)
 
@@ -144,23 +161,30 @@ class SourceOpener:
             raise UsageError(msg)
         return reader.text(str(path))
 
-    def _static(self, node: OperatorNode, frame: DataFrame) -> DataFrame:
+    def _static(self, node: OperatorNode, frame: DataFrame) -> Path:
+        """Keep the rows: computing them again might give others, or in another order."""
         path = self._spool / str(node.index) / "dataframe"
-        if not (path / "_SUCCESS").exists():
+        if not self._resume.take_kept(uid_of(node), path):
             frame.write.mode("overwrite").option("maxRecordsPerFile", 500_000).parquet(str(path))
-        reader = self._spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 8)
-        return reader.parquet(str(path))
+        return path
+
+
+def uid_of(node: OperatorNode) -> str:
+    """Return the name under which later programs find a source."""
+    return node.uid or node.id
 
 
 def unite(opened: list[OpenedSource]) -> Input:
     """Make one stream of all sources."""
-    uids = [s.node.uid or s.node.id for s in opened]
+    uids = [uid_of(s.node) for s in opened]
     runners = [s.runner for s in opened if s.runner is not None]
+    spools = {i: s.spool for i, s in enumerate(opened) if s.spool is not None}
+    kept = {i: s.kept for i, s in enumerate(opened) if s.kept is not None}
     bounded = all(s.bounded for s in opened)
     if len(opened) == 1:
         only = opened[0]
         plain = SourceColumns(only.node.index, only.decode, only.type_info, None)
-        return Input(only.dataframe, (plain,), uids, bounded, runners)
+        return Input(only.dataframe, (plain,), uids, bounded, runners, spools, kept)
     schemas = [s.dataframe.schema for s in opened]
     parts = [_tagged(i, s.dataframe, schemas) for i, s in enumerate(opened)]
     frame = parts[0]
@@ -169,7 +193,7 @@ def unite(opened: list[OpenedSource]) -> Input:
     columns = tuple(
         SourceColumns(s.node.index, s.decode, s.type_info, f"s{i}") for i, s in enumerate(opened)
     )
-    return Input(frame, columns, uids, bounded, runners)
+    return Input(frame, columns, uids, bounded, runners, spools, kept)
 
 
 def _tagged(index: int, frame: DataFrame, schemas: list[StructType]) -> DataFrame:

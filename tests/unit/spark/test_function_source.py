@@ -12,6 +12,7 @@ from weir.datastream import CheckpointedFunction, SourceFunction
 from weir.datastream.state import ListStateDescriptor
 from weir.errors import UserFunctionError
 from weir.spark.function_source import FunctionRunner
+from weir.spark.spool import Spool
 
 
 class CounterSource(SourceFunction, CheckpointedFunction):
@@ -43,8 +44,8 @@ def journal(directory):
     return [r for t in tables for row in t.column(0) for r in pickle.loads(row.as_buffer())]
 
 
-def ran(function, directory):
-    runner = FunctionRunner(function, directory, None, threading.Event())
+def ran(function, directory, skipped=0):
+    runner = FunctionRunner(function, Spool(directory, skipped), None, threading.Event())
     runner.start()
     runner._thread.join()
     return runner
@@ -59,6 +60,14 @@ def test_a_checkpointed_source_starts_as_new_and_its_journal_goes_on(tmp_path):
     assert ran(again, tmp_path).error is None
     assert again.initialized == [(False, None)]
     assert journal(tmp_path) == [0, 1, 2, 3, 4]
+
+
+def test_records_that_an_earlier_job_read_are_skipped_and_counted(tmp_path):
+    assert ran(CounterSource(5), tmp_path, skipped=2).error is None
+    assert journal(tmp_path) == [2, 3, 4]
+    assert Spool(tmp_path, 2).journaled() == 5
+    assert ran(CounterSource(6), tmp_path, skipped=2).error is None
+    assert journal(tmp_path) == [2, 3, 4, 5]
 
 
 class Keyed(CounterSource):

@@ -1,23 +1,31 @@
-"""Settings from outside the program: the configuration file and the command line.
+"""Settings from outside the program, as layers, the weakest first.
 
-The file is `weir-conf.yaml` in the directory that WEIR_CONF_DIR names, else in the working
-directory. The command line speaks through `set_overrides`, in the process that runs the program.
+The configuration file is for everybody, Spark's configuration for the cluster or the submission,
+the environment for the process, the command line for this one run: who is nearer to the run
+decides. The program is stronger than all of them and not part of this module. The command line
+speaks through `set_overrides`, in the process that runs the program.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from weir.config.effective import flatten
+from weir.config.environment import environment_layer
+from weir.config.file import FILE_NAME, configuration_file, read_file
+from weir.config.layer import COMMAND_LINE, PROGRAM, SPARK, Layer
 from weir.config.options import KNOWN_KEYS
-from weir.errors import UsageError
 
-FILE_NAME = "weir-conf.yaml"
+__all__ = [
+    "FILE_NAME",
+    "configuration_file",
+    "layers",
+    "program_layer",
+    "read_file",
+    "set_overrides",
+    "spark_layer",
+]
+
 SPARK_PREFIX = "spark.weir."
 _overrides: dict[str, Any] = {}
 
@@ -28,61 +36,32 @@ def set_overrides(values: Mapping[str, Any]) -> None:
     _overrides.update(values)
 
 
-def layers() -> list[dict[str, Any]]:
-    """Return the settings from outside, weakest first: file, then command line.
+def layers(spark_conf: Mapping[str, str] | None = None) -> list[Layer]:
+    """Return the settings from outside, weakest first: file, Spark, environment, command line.
 
     Raises:
-        UsageError: the file cannot be read.
+        UsageError: the file or WEIR_PROPERTIES cannot be read.
     """
-    return [read_file(configuration_file()), dict(_overrides)]
+    return [
+        read_file(configuration_file()),
+        spark_layer(spark_conf or {}),
+        environment_layer(),
+        Layer(_overrides, COMMAND_LINE),
+    ]
 
 
-def configuration_file() -> Path | None:
-    """Return the configuration file that is in effect, None when there is none.
-
-    Raises:
-        UsageError: WEIR_CONF_DIR names a directory without the file.
-    """
-    folder = os.environ.get("WEIR_CONF_DIR")
-    path = Path(folder or ".") / FILE_NAME
-    if path.is_file():
-        return path
-    if folder:
-        msg = f"WEIR_CONF_DIR is {folder!r}, but there is no file {FILE_NAME!r} in it"
-        raise UsageError(msg)
-    return None
+def program_layer(values: Mapping[str, Any]) -> Layer:
+    """Return the settings that the program made itself."""
+    return Layer(values, PROGRAM)
 
 
-def read_file(path: Path | None) -> dict[str, Any]:
-    """Read a configuration file; nested keys are joined by dots.
-
-    Raises:
-        UsageError: the file is not a YAML mapping.
-    """
-    if path is None:
-        return {}
-    try:
-        found = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        msg = f"the configuration file {str(path)!r} cannot be read: {error}"
-        raise UsageError(msg) from error
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        msg = (
-            f"the configuration file {str(path)!r} holds a {type(found).__name__}, "
-            "expected lines of 'key: value'"
-        )
-        raise UsageError(msg)
-    return flatten(found)
-
-
-def spark_layer(conf: Mapping[str, str]) -> dict[str, Any]:
+def spark_layer(conf: Mapping[str, str]) -> Layer:
     """Return the settings in a Spark configuration: `spark.weir.KEY`; `weir.` may be left out."""
-    layer = {}
+    values, places = {}, {}
     for name, value in conf.items():
         if name.startswith(SPARK_PREFIX):
             key = name.removeprefix(SPARK_PREFIX)
             own = f"weir.{key}"
-            layer[own if key not in KNOWN_KEYS and own in KNOWN_KEYS else key] = value
-    return layer
+            key = own if key not in KNOWN_KEYS and own in KNOWN_KEYS else key
+            values[key], places[key] = value, f"{SPARK} ({name})"
+    return Layer(values, SPARK, places=places)

@@ -8,18 +8,33 @@ _C = "execution.checkpointing."
 _R = "execution.state-recovery."
 
 INTERVAL = ConfigOption(
-    _C + "interval", DURATION, None, "Time between checkpoints; checkpoints are off without it."
+    _C + "interval",
+    DURATION,
+    None,
+    "Time between checkpoints; checkpoints are off without it.",
+    minimum=10,
+    off=0,
 )
 MODE = ConfigOption(
     _C + "mode", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"), "EXACTLY_ONCE", "The guarantee."
 )
-TIMEOUT = ConfigOption(_C + "timeout", DURATION, 600_000, "A checkpoint is given up after this.")
+TIMEOUT = ConfigOption(
+    _C + "timeout", DURATION, 600_000, "A checkpoint is given up after this.", minimum=10
+)
 MIN_PAUSE = ConfigOption(_C + "min-pause", DURATION, 0, "Least time between two checkpoints.")
 MAX_CONCURRENT = ConfigOption(
-    _C + "max-concurrent-checkpoints", INT, 1, "Checkpoints in progress at the same time."
+    _C + "max-concurrent-checkpoints",
+    INT,
+    1,
+    "Checkpoints in progress at the same time; one when they are unaligned.",
+    minimum=1,
 )
 TOLERABLE_FAILURES = ConfigOption(
-    _C + "tolerable-failed-checkpoints", INT, 0, "Failed checkpoints in a row before the job fails."
+    _C + "tolerable-failed-checkpoints",
+    INT,
+    0,
+    "Failed checkpoints in a row before the job fails.",
+    minimum=0,
 )
 RETENTION = ConfigOption(
     _C + "externalized-checkpoint-retention",
@@ -33,6 +48,7 @@ NUM_RETAINED = ConfigOption(
     1,
     "Completed checkpoints to keep.",
     ("state.checkpoints.num-retained",),
+    minimum=1,
 )
 UNALIGNED = ConfigOption(
     _C + "unaligned.enabled",

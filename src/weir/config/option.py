@@ -17,6 +17,20 @@ from weir.common.time import Duration, Time, parse_duration_ms, to_ms
 from weir.errors import UsageError
 
 _BOOLEANS = {"true": True, "false": False}
+_SECRET = (
+    "password",
+    "secret",
+    "token",
+    "credential",
+    "api-key",
+    "apikey",
+    "access-key",
+    "access.key",
+    "account.key",
+    "service-key",
+    "basic-auth",
+    "auth-params",
+)
 _SIZE = re.compile(r"\s*(\d+)\s*([a-zA-Z]*)\s*")
 _SIZE_UNITS = {
     unit: 1 << (10 * power)
@@ -94,6 +108,12 @@ def one_of(*names: str, **aliases: str) -> OptionType:
     return OptionType("enum", "one of " + ", ".join(names), parse)
 
 
+def is_secret(key: str) -> bool:
+    """Tell whether values of a key, known or not, must not be shown to anybody."""
+    lowered = key.lower()
+    return any(part in lowered for part in _SECRET)
+
+
 INT = OptionType("int", "a whole number such as 4", lambda value: int(str(_plain(value)).strip()))
 FLOAT = OptionType("float", "a number such as 1.5", lambda value: float(_plain(value)))
 BOOLEAN = OptionType("boolean", "true or false", _parse_boolean)
@@ -108,7 +128,8 @@ MAP = OptionType("map", "pairs such as 'a:1,b:2'", _parse_map)
 class ConfigOption:
     """One setting.
 
-    Durations are milliseconds and memory sizes are bytes, in `default` and in parsed values.
+    Durations are milliseconds and memory sizes are bytes, in `default`, in `minimum` and in parsed
+    values. Below the `minimum` only the value `off` is allowed, which switches something off.
     """
 
     key: str
@@ -116,15 +137,28 @@ class ConfigOption:
     default: Any
     description: str
     deprecated_keys: tuple[str, ...] = ()
+    minimum: int | None = None
+    off: int | None = None
 
-    def parse(self, value: Any, key: str | None = None) -> Any:
+    def parse(self, value: Any, key: str | None = None, where: str = "") -> Any:
         """Return the typed value of what was given under `key` (this option's, unless named).
 
+        `where` is the place that messages name.
+
         Raises:
-            UsageError: the value has not the expected form.
+            UsageError: the value has not the expected form or is too small.
         """
+        name = f"configuration {(key or self.key)!r}"
+        place = f" (set in {where})" if where else ""
+        shown = "a value that is not shown" if is_secret(self.key) else repr(value)
         try:
-            return self.type.parse(value)
+            parsed = self.type.parse(value)
         except (ValueError, TypeError, KeyError, UsageError) as error:
-            msg = f"configuration {(key or self.key)!r}: found {value!r}, expected {self.type.form}"
+            msg = f"{name}: found {shown}, expected {self.type.form}{place}"
             raise UsageError(msg) from error
+        if self.minimum is not None and parsed < self.minimum and parsed != self.off:
+            unit = " ms" if self.type is DURATION else ""
+            switch = "" if self.off is None else f", or {self.off} for none"
+            msg = f"{name}: found {shown}, expected at least {self.minimum}{unit}{switch}{place}"
+            raise UsageError(msg)
+        return parsed

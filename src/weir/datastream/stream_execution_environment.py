@@ -169,7 +169,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def _job_name(self, job_name: str | None) -> str:
         if job_name:
             return job_name
-        layers = [*ambient.layers(), self._configuration.to_dict()]
+        layers = [*ambient.layers(), ambient.program_layer(self._configuration.to_dict())]
         return Settings(layers).get(PIPELINE_NAME) or DEFAULT_JOB_NAME
 
     def _source(self, source: Any, name: str, declared: Any) -> DataStream:

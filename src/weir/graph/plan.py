@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weir.errors import UsageError
+from weir.graph.identity import operator_ids
 from weir.graph.transformation import Edge, KeySpec, Partitioning, StreamGraph, Transformation
-from weir.ids import OperatorId, operator_id
+from weir.ids import OperatorId
 from weir.keygroup import MAX_PARALLELISM_BOUND, default_max_parallelism
 
 _SOURCE_SIDE = frozenset({"map", "flat_map", "filter", "project", "timestamps"})
+_STATE_METHODS = ("snapshot_state", "initialize_state", "restore_state")
 _RESIDENT_METHODS = (
     "open",
     "close",
-    "snapshot_state",
-    "initialize_state",
-    "restore_state",
+    *_STATE_METHODS,
     "notify_checkpoint_complete",
     "notify_checkpoint_aborted",
 )
@@ -134,7 +134,11 @@ def compile_plan(graph: StreamGraph, default_parallelism: int) -> JobPlan:
     order = _topological(graph.transformations)
     levels = _assign_levels(order, graph, default_parallelism)
     index_of = {t.id: i for i, t in enumerate(order)}
-    operators = [_node(i, t, levels[t.id], graph, default_parallelism) for i, t in enumerate(order)]
+    identities = operator_ids(order)
+    operators = [
+        _node(i, t, levels[t.id], graph, default_parallelism, identities[t.id])
+        for i, t in enumerate(order)
+    ]
     _check_uids(operators)
     edges: list[EdgeNode] = []
     for t in order:
@@ -181,6 +185,11 @@ def runs_on_source_side(t: Transformation) -> bool:
     return not any(_overrides(function, name) for name in _RESIDENT_METHODS)
 
 
+def keeps_operator_state(t: Transformation) -> bool:
+    """Tell whether an operator's function has hooks that store and restore state of its own."""
+    return any(_overrides(t.function, name) for name in _STATE_METHODS)
+
+
 def _overrides(function: Any, name: str) -> bool:
     for cls in type(function).__mro__:
         if name in cls.__dict__:
@@ -219,7 +228,12 @@ def _crosses(
 
 
 def _node(
-    index: int, t: Transformation, level: int, graph: StreamGraph, default: int
+    index: int,
+    t: Transformation,
+    level: int,
+    graph: StreamGraph,
+    default: int,
+    identity: OperatorId,
 ) -> OperatorNode:
     parallelism = _parallelism(t, graph, default)
     explicit = t.max_parallelism or graph.max_parallelism
@@ -237,12 +251,10 @@ def _node(
         )
         raise UsageError(msg)
     keys = [e.key for group in t.inputs for e in group if e.partitioning is Partitioning.HASH]
-    uid = t.uid
-    identity = t.uid_hash or operator_id(uid if uid else f"auto:{index}:{t.kind}")
     return OperatorNode(
         index=index,
-        id=OperatorId(identity),
-        uid=uid,
+        id=identity,
+        uid=t.uid,
         name=t.name,
         kind=t.kind,
         function=t.function,

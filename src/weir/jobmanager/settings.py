@@ -23,13 +23,13 @@ from weir.config import checkpointing as c
 from weir.config import execution as e
 from weir.config import storage as s
 from weir.config.effective import Settings
+from weir.config.effects import without_effect
 from weir.config.option import ConfigOption
 from weir.errors import UsageError
 from weir.jobmanager.claims import ClaimMode
 from weir.storage.options import StorageOptions
 
 log = logging.getLogger("weir.config")
-_UNAVAILABLE = (c.LOCAL_BACKUP,)
 _FOR_BACKENDS = (
     *(option for option in vars(b).values() if isinstance(option, ConfigOption)),
     c.FILE_MERGING,
@@ -67,6 +67,7 @@ class JobSettings:
 
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     checkpoint_dir: str | None = None
+    savepoint_dir: str | None = None
     restart: RestartStrategy = field(default_factory=NoRestart)
     recovery_path: str | None = None
     allow_non_restored: bool = False
@@ -95,9 +96,10 @@ class JobSettings:
         settings = Settings(layers)
         for warning in settings.validate():
             log.warning("%s", warning)
-        _warn_of_unavailable(settings)
+        _warn_of_no_effect(settings)
         get = settings.get
         checkpoint = _checkpoint(settings)
+        _check_backlog(settings, checkpoint)
         trigger = str(get(e.TRIGGER))
         batch = str(get(e.RUNTIME_MODE)).upper() == "BATCH"
         parallelism = get(e.PARALLELISM) if settings.is_set(e.PARALLELISM) else None
@@ -105,6 +107,7 @@ class JobSettings:
         return cls(
             checkpoint=checkpoint,
             checkpoint_dir=get(c.CHECKPOINT_DIR),
+            savepoint_dir=get(c.SAVEPOINT_DIR),
             restart=_restart(settings, checkpointing=checkpoint.interval_ms is not None),
             recovery_path=get(c.RECOVERY_PATH),
             claim_mode=_claim_mode(settings),
@@ -183,11 +186,22 @@ def _claim_mode(settings: Settings) -> ClaimMode:
     return mode
 
 
-def _warn_of_unavailable(settings: Settings) -> None:
-    """Say which settings are understood but have no effect in this release."""
-    for option in _UNAVAILABLE:
-        if settings.is_set(option) and settings.get(option) != option.default:
-            log.warning("%s has no effect in this release", option.key)
+def _warn_of_no_effect(settings: Settings) -> None:
+    """Say in one message which settings are understood but change nothing."""
+    found = without_effect(settings)
+    if found:
+        log.warning("settings without effect here: %s", "; ".join(found))
+
+
+def _check_backlog(settings: Settings, checkpoint: CheckpointSettings) -> None:
+    option, interval = c.INTERVAL_DURING_BACKLOG, checkpoint.interval_ms
+    found = settings.get(option)
+    if found and interval is not None and found < interval:
+        msg = (
+            f"{option.key} is {found!r} ms, expected 0 or at least {c.INTERVAL.key}, "
+            f"which is {interval!r} ms"
+        )
+        raise UsageError(msg)
 
 
 def _checkpoint(settings: Settings) -> CheckpointSettings:

@@ -227,3 +227,42 @@ def test_every_option_has_one_key_a_description_and_a_default_that_fits() -> Non
         assert set(o.deprecated_keys) <= KNOWN_KEYS - {o.key}
         if o.default is not None:
             assert o.parse(o.default) == o.default
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        ({"execution.checkpointing.interval": "9 ms"}, "found '9 ms', expected at least 10 ms, or"),
+        ({"execution.checkpointing.timeout": "9"}, "found '9', expected at least 10 ms"),
+        ({"execution.checkpointing.max-concurrent-checkpoints": "0"}, "expected at least 1"),
+        ({"execution.checkpointing.tolerable-failed-checkpoints": "-1"}, "expected at least 0"),
+        ({"state.checkpoints.num-retained": "0"}, "'state.checkpoints.num-retained': found '0'"),
+    ],
+)
+def test_a_value_below_the_least_is_refused_by_its_key(
+    layer: dict[str, str], expected: str
+) -> None:
+    with pytest.raises(UsageError, match=expected):
+        Settings([layer]).validate()
+
+
+def test_an_interval_of_zero_switches_checkpoints_off() -> None:
+    assert Settings([{"execution.checkpointing.interval": "0"}]).get(c.INTERVAL) == 0
+
+
+def test_settings_for_people_have_current_keys_and_no_secrets() -> None:
+    settings = Settings(
+        [
+            {"state.savepoints.dir": "/weak", "s3.secret-key": "hunter2", "my.password": "hunter2"},
+            {"state.savepoints.dir": "/strong", "s3.access-key": "hunter2", "weir.rest.token": "h"},
+            {"pipeline.global-job-parameters": {"a": 1, "db.password": "hunter2"}},
+        ]
+    )
+    assert settings.shown() == {
+        "execution.checkpointing.savepoint-dir": "/strong",
+        "my.password": "******",
+        "pipeline.global-job-parameters": "a:1,db.password:******",
+        "s3.access-key": "******",
+        "s3.secret-key": "******",
+        "weir.rest.token": "******",
+    }

@@ -57,7 +57,7 @@ def test_what_cannot_be_is_refused_by_name(key, value, message):
 
 def test_settings_without_effect_are_said(caplog):
     JobSettings.of([{"execution.checkpointing.local-backup.enabled": "true"}])
-    assert "execution.checkpointing.local-backup.enabled has no effect" in caplog.text
+    assert "without effect here: execution.checkpointing.local-backup.enabled" in caplog.text
 
 
 def test_backends_get_their_options_by_key_with_defaults():

@@ -1,0 +1,96 @@
+"""Options that are known and checked, but change nothing, each with the reason.
+
+A configuration written for Flink is accepted as it is. Who sets one of these to something else
+than its default is told once, and the reference lists them apart. An option that comes into use
+leaves this table; a test compares it with what the code reads.
+"""
+
+from __future__ import annotations
+
+from weir.config import backend as b
+from weir.config import checkpointing as c
+from weir.config import execution as e
+from weir.config.effective import Settings
+from weir.config.option import ConfigOption
+from weir.config.options import OPTION_BY_KEY
+
+_EPOCHS = "records move once an epoch"
+_JVM = "there are no Java objects to serialise"
+_SPARK = "Spark's own settings decide"
+_DATA_FILE = "a slot writes one data file for all its states"
+_NO_LOCAL = "state is always restored from the checkpoint storage"
+_ROCKSDB = "RocksDB's binding or Weir's way of restoring has no place for it"
+_CHANGELOG = "the changelog is part of the checkpoint's files"
+_LATENCY = "access to state is not measured"
+_IN_FLIGHT = "rows in flight are part of the slot's data file"
+
+_REASONS: tuple[tuple[ConfigOption, str], ...] = (
+    (e.AUTO_WATERMARK_INTERVAL, _EPOCHS),
+    (e.OBJECT_REUSE, "records are handed on without a copy wherever that is safe"),
+    (e.GENERIC_TYPES, "Python objects without a declared type are always accepted"),
+    (e.OPERATOR_CHAINING, "operators between two exchanges always run in one call"),
+    (e.PIPELINE_JARS, _SPARK),
+    (e.PIPELINE_CLASSPATHS, _SPARK),
+    (e.CACHED_FILES, _SPARK),
+    (e.CLOSURE_CLEANER, _JVM),
+    (e.FORCE_KRYO, _JVM),
+    (e.FORCE_AVRO, _JVM),
+    (e.BUFFER_TIMEOUT, _EPOCHS),
+    (e.BUFFER_TIMEOUT_ENABLED, _EPOCHS),
+    (e.ATTACHED, "execute() waits, execute_async() does not"),
+    (e.TARGET, "Spark's master decides"),
+    (e.PYTHON_REQUIREMENTS, _SPARK),
+    (e.PYTHON_ARCHIVES, _SPARK),
+    (e.PYTHON_PATH, _SPARK),
+    (e.PYTHON_EXECUTABLE, _SPARK),
+    (e.PYTHON_CLIENT_EXECUTABLE, "the running interpreter is used"),
+    (e.PYTHON_BUNDLE_SIZE, "an epoch is the bundle"),
+    (e.PYTHON_BUNDLE_TIME, "an epoch is the bundle"),
+    (e.PYTHON_EXECUTION_MODE, "functions always run in processes of their own"),
+    (c.UNALIGNED_MAX_SUBTASKS_PER_FILE, _IN_FLIGHT),
+    (c.UNALIGNED_INTERRUPTIBLE_TIMERS, "timers fire as one part of an epoch"),
+    (c.UNALIGNED_INTERMEDIATE_WATERMARKS, "timers fire as one part of an epoch"),
+    (c.UNALIGNED_RECOVER_DOWNSTREAM, "rows in flight are always kept by the receiver"),
+    (c.DURING_RECOVERY, "rows in flight are restored before the first epoch"),
+    (c.CREATE_SUBDIR, "every job has a directory of its own"),
+    (c.WRITE_BUFFER_SIZE, "files are written whole"),
+    (c.LOCAL_BACKUP, _NO_LOCAL),
+    (c.LOCAL_BACKUP_DIRS, _NO_LOCAL),
+    (c.AFTER_TASKS_FINISH, "checkpoints go on until the last source has ended"),
+    (c.INTERVAL_DURING_BACKLOG, "Spark's sources do not tell that they catch up"),
+    (c.CLEANER_PARALLEL, "old checkpoints are deleted beside the job, one after the other"),
+    (c.SYNC_PHASE_TIMEOUT, "the timeout of the checkpoint is the limit"),
+    (c.FILE_MERGING_ACROSS, _DATA_FILE),
+    (c.FILE_MERGING_POOL_BLOCKING, _DATA_FILE),
+    (c.FILE_MERGING_MAX_SUBTASKS, _DATA_FILE),
+    (c.RECOVERY_FROM_LOCAL, _NO_LOCAL),
+    (c.APPROXIMATE_LOCAL_RECOVERY, _NO_LOCAL),
+    (c.WITHOUT_CHANNEL_STATE, "rows in flight are always restored"),
+    (b.LATENCY_TRACKING, _LATENCY),
+    (b.LATENCY_SAMPLE_INTERVAL, _LATENCY),
+    (b.LATENCY_HISTORY_SIZE, _LATENCY),
+    (b.LATENCY_STATE_NAME, _LATENCY),
+    (b.ROCKSDB_HIGH_PRIO_RATIO, _ROCKSDB),
+    (b.ROCKSDB_LOG_LEVEL, _ROCKSDB),
+    (b.ROCKSDB_OVERLAP_THRESHOLD, _ROCKSDB),
+    (b.ROCKSDB_INGEST_RESTORE, _ROCKSDB),
+    (b.ROCKSDB_ASYNC_COMPACT, _ROCKSDB),
+    (b.ROCKSDB_DELETE_IN_RANGE, _ROCKSDB),
+    (b.CHANGELOG_STORAGE, _CHANGELOG),
+    (b.CHANGELOG_BASE_PATH, _CHANGELOG),
+    (b.CHANGELOG_COMPRESSION, _CHANGELOG),
+    (b.CHANGELOG_PERSIST_DELAY, _CHANGELOG),
+    (b.CHANGELOG_PERSIST_SIZE, _CHANGELOG),
+    (b.CHANGELOG_UPLOAD_TIMEOUT, _CHANGELOG),
+)
+WITHOUT_EFFECT: dict[str, str] = {option.key: reason for option, reason in _REASONS}
+
+
+def without_effect(settings: Settings) -> list[str]:
+    """Return 'key (reason)' of everything that was set and changes nothing, in order of keys."""
+    found = []
+    for key in sorted(WITHOUT_EFFECT):
+        option = OPTION_BY_KEY[key]
+        if settings.is_set(option) and settings.get(option) != option.default:
+            found.append(f"{key} ({WITHOUT_EFFECT[key]})")
+    return found

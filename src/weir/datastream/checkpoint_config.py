@@ -1,8 +1,8 @@
 """`CheckpointConfig`: the checkpoint settings of a program, in PyFlink's old and new spellings.
 
-A view of the environment's configuration: setters write Flink's keys, getters read them, so code,
-configuration files and command line speak of the same values. Checked when set, so that a mistake
-shows where it was made.
+Setters write Flink's keys into the environment's configuration. Getters return what is in effect:
+what the program set, else what the command line, the environment or the configuration file says.
+Values are checked when they are set, so that a mistake shows where it was made.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from weir.common.configuration import Configuration
 from weir.common.time import Duration
-from weir.config import checkpointing
+from weir.config import ambient, checkpointing
 from weir.config.effective import Settings
 from weir.config.option import ConfigOption
 from weir.datastream.argument import require_type
@@ -205,7 +205,8 @@ class CheckpointConfig:
         return self._storage
 
     def _get(self, option: ConfigOption) -> Any:
-        return Settings([self._configuration.to_dict()]).get(option)
+        program = ambient.program_layer(self._configuration.to_dict())
+        return Settings([*ambient.layers(), program]).get(option)
 
     def _set(self, option: ConfigOption, value: Any) -> CheckpointConfig:
         self._configuration.set(option.key, value)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from weir.common.configuration import Configuration
 from weir.common.execution_config import ExecutionConfig
 from weir.common.restart_strategy import RestartStrategyConfiguration
-from weir.config import backend, checkpointing, execution
+from weir.config import ambient, backend, checkpointing, execution
 from weir.config.effective import Settings
 from weir.config.option import ConfigOption
 from weir.config.options import OPTION_BY_KEY
@@ -74,7 +74,8 @@ class EnvironmentSettings(PythonDependencies, Program):
         When nobody set one it is the number of this machine's processors, which is what a local
         engine takes.
         """
-        return self.default_parallelism() or self.get_default_local_parallelism()
+        outside = self._get(execution.PARALLELISM) or self.get_default_local_parallelism()
+        return self.default_parallelism() or int(outside)
 
     def set_max_parallelism(self: E, max_parallelism: int) -> E:
         """Set the max parallelism of operators that have none of their own."""
@@ -138,6 +139,10 @@ class EnvironmentSettings(PythonDependencies, Program):
     def is_chaining_enabled(self) -> bool:
         """Tell whether operators may be chained."""
         return bool(self._get(execution.OPERATOR_CHAINING))
+
+    def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
+        """Return True: key groups are each operator's own, chained or not."""
+        return True
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         """Return the checkpoint settings."""
@@ -225,4 +230,5 @@ class EnvironmentSettings(PythonDependencies, Program):
         return self._time_characteristic
 
     def _get(self, option: ConfigOption) -> Any:
-        return Settings([self._configuration.to_dict()]).get(option)
+        program = ambient.program_layer(self._configuration.to_dict())
+        return Settings([*ambient.layers(), program]).get(option)

@@ -31,6 +31,7 @@ def overrides(
     parallelism: int | None = None,
     restore_from: str | None = None,
     allow_non_restored: bool = False,
+    claim_mode: str | None = None,
 ) -> dict[str, str]:
     """Return the settings of the command line, checked; short options win over `-D`.
 
@@ -44,5 +45,7 @@ def overrides(
         values[checkpointing.RECOVERY_PATH.key] = restore_from
     if allow_non_restored:
         values[checkpointing.IGNORE_UNCLAIMED_STATE.key] = "true"
+    if claim_mode is not None:
+        values[checkpointing.CLAIM_MODE.key] = claim_mode.upper()
     Settings([values]).validate()
     return values

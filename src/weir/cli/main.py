@@ -5,10 +5,16 @@ from __future__ import annotations
 import click
 
 import weir
+from weir.cli.completion import completion
 from weir.cli.demo import demo
 from weir.cli.doctor import doctor
+from weir.cli.ending import cancel, stop
 from weir.cli.errors import HELP_OPTIONS, WeirGroup
+from weir.cli.info import info
+from weir.cli.listing import list_jobs
+from weir.cli.rescaling import rescale
 from weir.cli.run import run
+from weir.cli.snapshots import checkpoint, savepoint
 
 
 @click.group(cls=WeirGroup, context_settings=HELP_OPTIONS)
@@ -17,9 +23,17 @@ def cli() -> None:
     """Flink's state management and fault tolerance for PySpark."""
 
 
+cli.add_command(cancel)
+cli.add_command(checkpoint)
+cli.add_command(completion)
 cli.add_command(demo)
 cli.add_command(doctor)
+cli.add_command(info)
+cli.add_command(list_jobs)
+cli.add_command(rescale)
 cli.add_command(run)
+cli.add_command(savepoint)
+cli.add_command(stop)
 
 
 def main() -> None:

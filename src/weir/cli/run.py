@@ -1,16 +1,19 @@
-"""`weir run`: a user's program in this process, with settings from the command line."""
+"""`weir run`: a user's program, with settings from the command line, here or in the background."""
 
 from __future__ import annotations
 
-import runpy
-import sys
-from pathlib import Path
+from typing import Any
 
 import click
 
 from weir.cli.configuration import overrides
+from weir.cli.detached import say_started, start_detached
 from weir.cli.errors import HELP_OPTIONS
-from weir.config import ambient
+from weir.cli.options import json_option
+from weir.cli.program import complete_program, program_argument, run_program
+from weir.errors import UsageError
+
+_CLAIM_MODES = click.Choice(["claim", "no_claim", "legacy"], case_sensitive=False)
 
 
 @click.command(context_settings={**HELP_OPTIONS, "allow_interspersed_args": False})
@@ -18,7 +21,11 @@ from weir.config import ambient
     "-p", "--parallelism", type=click.IntRange(min=1), help="Parallelism of the operators."
 )
 @click.option(
-    "-s", "--fromSavepoint", "restore_from", metavar="PATH", help="Checkpoint to start from."
+    "-s",
+    "--fromSavepoint",
+    "restore_from",
+    metavar="PATH",
+    help="Savepoint or retained checkpoint to start from.",
 )
 @click.option(
     "-n",
@@ -27,35 +34,56 @@ from weir.config import ambient
     is_flag=True,
     help="Start although state in PATH has no operator in the program.",
 )
+@click.option("-cm", "--claimMode", "claim_mode", type=_CLAIM_MODES, help="Who owns PATH then.")
+@click.option(
+    "-rm",
+    "--restoreMode",
+    "restore_mode",
+    type=_CLAIM_MODES,
+    help="Older spelling of --claimMode.",
+)
+@click.option("--master", metavar="URL", help="Spark master, such as spark://host:7077.")
 @click.option("-D", "definitions", metavar="KEY=VALUE", multiple=True, help="A setting.")
-@click.argument("job", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.option("-py", "--python", "file", metavar="FILE", help="The program, instead of JOB.")
+@click.option(
+    "-d", "--detached", is_flag=True, help="Return when the job has started, and let it run."
+)
+@json_option
+@click.argument(
+    "words",
+    metavar="JOB [ARGS]...",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=complete_program,
+)
 def run(
-    parallelism: int | None,
-    restore_from: str | None,
-    allow_non_restored: bool,
-    definitions: tuple[str, ...],
-    job: Path,
-    args: tuple[str, ...],
+    words: tuple[str, ...],
+    file: str | None,
+    master: str | None,
+    detached: bool,
+    as_json: bool,
+    **settings: Any,
 ) -> None:
     """Run the program JOB with its own ARGS.
 
-    Settings count less than what the program itself sets, and more than weir-conf.yaml.
+    Settings count less than what the program itself sets, and more than weir-conf.yaml. Without
+    -d standard output belongs to the program, so --json needs -d.
     """
-    ambient.set_overrides(
-        overrides(
-            definitions,
-            parallelism=parallelism,
-            restore_from=restore_from,
-            allow_non_restored=allow_non_restored,
-        )
-    )
-    kept = sys.argv, sys.path[:]
-    sys.argv = [str(job), *args]
-    # As `python JOB` does: what lies beside the program can be imported.
-    sys.path.insert(0, str(job.absolute().parent))
-    try:
-        runpy.run_path(str(job), run_name="__main__")
-    finally:
-        sys.argv, sys.path[:] = kept
-        ambient.set_overrides({})
+    job, args = program_argument(file, words)
+    if as_json and not detached:
+        msg = "--json goes with -d: without it standard output belongs to the program"
+        raise UsageError(msg)
+    values = _settings(**settings)
+    if detached:
+        say_started(start_detached(job, args, values, master), as_json)
+    else:
+        run_program(job, args, values, master)
+
+
+def _settings(
+    definitions: tuple[str, ...], claim_mode: str | None, restore_mode: str | None, **others: Any
+) -> dict[str, str]:
+    if claim_mode and restore_mode and claim_mode != restore_mode:
+        msg = f"-cm {claim_mode!r} and -rm {restore_mode!r} contradict each other: leave out -rm"
+        raise UsageError(msg)
+    return overrides(definitions, claim_mode=claim_mode or restore_mode, **others)

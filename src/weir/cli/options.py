@@ -1,0 +1,42 @@
+"""Options that several commands share, in Flink's spellings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from weir.cli.lookup import complete_job
+
+_Decorator = Callable[[Any], Any]
+
+json_option: _Decorator = click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON."
+)
+detached_option: _Decorator = click.option(
+    "-dcp",
+    "-detached",
+    "--detached",
+    is_flag=True,
+    help="Do not wait for the result.",
+)
+format_option: _Decorator = click.option(
+    "-t",
+    "-type",
+    "--type",
+    "form",
+    type=click.Choice(["canonical", "native"], case_sensitive=False),
+    default="canonical",
+    show_default=True,
+    help="Canonical can be restored by every backend, native is written faster.",
+)
+job_argument: _Decorator = click.argument("job", shell_complete=complete_job)
+
+
+def absolute(directory: str | None) -> str | None:
+    """Return a directory as the job, which works elsewhere, has to know it; URIs stay."""
+    if directory is None or "://" in directory or directory.startswith("file:"):
+        return directory
+    return os.path.abspath(directory)

@@ -15,6 +15,7 @@ from weir.cli.listing import list_jobs
 from weir.cli.rescaling import rescale
 from weir.cli.run import run
 from weir.cli.snapshots import checkpoint, savepoint
+from weir.cli.state import state
 
 
 @click.group(cls=WeirGroup, context_settings=HELP_OPTIONS)
@@ -33,6 +34,7 @@ cli.add_command(list_jobs)
 cli.add_command(rescale)
 cli.add_command(run)
 cli.add_command(savepoint)
+cli.add_command(state)
 cli.add_command(stop)
 
 

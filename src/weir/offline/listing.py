@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from weir.checkpoint.metadata import decode_metadata
@@ -47,12 +47,15 @@ def list_snapshots(directory: str, options: StorageOptions | None = None) -> lis
         what = "a file" if os.path.exists(storage.root) else "nothing"
         msg = f"there is no directory {storage.root!r}: found {what}; name one with checkpoints"
         raise UsageError(msg)
-    found = list(_walk(storage, "", _DEPTH))
-    known = [s for s in found if s.timestamp_ms is not None]
-    unknown = [s for s in found if s.timestamp_ms is None]
+    return newest_first(_walk(storage, "", _DEPTH))
+
+
+def newest_first(found: Iterable[Summary]) -> list[Summary]:
+    """Return summaries by time, newest first; those without a time come last."""
+    listed = sorted(found, key=lambda summary: summary.location)
+    known = [summary for summary in listed if summary.timestamp_ms is not None]
     known.sort(key=_newest, reverse=True)
-    unknown.sort(key=lambda s: s.location)
-    return known + unknown
+    return known + [summary for summary in listed if summary.timestamp_ms is None]
 
 
 def _newest(summary: Summary) -> tuple[int, int]:

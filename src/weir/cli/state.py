@@ -52,8 +52,7 @@ def ls(directory: str | None, as_json: bool, definitions: tuple[str, ...]) -> No
     if as_json:
         click.echo(json.dumps([msgspec.to_builtins(summary) for summary in found], indent=2))
         return
-    for line in listing_lines(found):
-        click.echo(line)
+    _say(listing_lines(found))
 
 
 @state.command("show", context_settings=HELP_OPTIONS)
@@ -72,9 +71,14 @@ def show(path: str, verify: bool, as_json: bool, definitions: tuple[str, ...]) -
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
     else:
-        for line in show_lines(found):
-            click.echo(line)
+        _say(show_lines(found))
     _raise_problems(found)
+
+
+def _say(lines: Iterable[str]) -> None:
+    """Print lines; what a file calls its states must not command the terminal."""
+    for line in lines:
+        click.echo("".join(c if c.isprintable() else "?" for c in line))
 
 
 def _raise_problems(found: Description) -> None:

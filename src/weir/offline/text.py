@@ -29,7 +29,7 @@ def kind_text(kind: str) -> str:
 
 def type_text(stored: Any) -> str:
     """Return a stored type description as one line, such as ``MAP<STRING, LONG>``."""
-    if not isinstance(stored, dict) or "type" not in stored:
+    if not isinstance(stored, dict) or not stored.get("type"):
         return "?"
     kind = str(stored["type"])
     if kind == "STAMPED":

@@ -121,12 +121,13 @@ def savepoint_request(
     """Return a request for a savepoint.
 
     With aligned checkpoints a savepoint is forced, whatever else is running. With unaligned ones
-    it waits for its turn at the head of the queue, because it is aligned itself.
+    it waits for its turn at the head of the queue, because it is aligned itself; not so the one
+    of a stop, which nothing comes after.
     """
     return CheckpointRequest(
         RequestKind.SAVEPOINT,
         timestamp_ms,
-        force=not settings.unaligned,
+        force=synchronous or not settings.unaligned,
         directory=directory,
         synchronous=synchronous,
         full=True,

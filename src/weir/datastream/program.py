@@ -12,9 +12,7 @@ from typing import Any, Protocol
 from weir.common.configuration import Configuration
 from weir.datastream.job_client import JobClient
 from weir.errors import UsageError
-from weir.graph.transformation import Edge, StreamGraph, Transformation
-
-DEFAULT_JOB_NAME = "Flink Streaming Job"
+from weir.graph.transformation import DEFAULT_JOB_NAME, Edge, StreamGraph, Transformation
 
 
 class Engine(Protocol):

@@ -18,7 +18,7 @@ from weir.datastream.data_stream import DataStream
 from weir.datastream.environment_settings import EnvironmentSettings
 from weir.datastream.job_client import JobClient
 from weir.datastream.plain_functions import require_instance
-from weir.datastream.program import DEFAULT_JOB_NAME, Engine
+from weir.datastream.program import Engine
 from weir.datastream.source_sink_functions import SourceFunction
 from weir.datastream.sources import (
     CollectionSource,
@@ -34,7 +34,7 @@ from weir.datastream.spark_session import (
 )
 from weir.datastream.stream import declared_type
 from weir.errors import UsageError
-from weir.graph.transformation import Edge
+from weir.graph.transformation import DEFAULT_JOB_NAME, Edge
 
 
 class StreamExecutionEnvironment(EnvironmentSettings):

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+DEFAULT_JOB_NAME = "Flink Streaming Job"
+
 
 class Partitioning(enum.Enum):
     """How records of an edge reach the subtasks of the receiving operator."""

@@ -2,7 +2,8 @@
 
 Thread-safe: acknowledgements come from network threads, triggers from the epoch loop. The driver
 itself takes part in every checkpoint as subtask `DRIVER`: it acknowledges when the epoch's job has
-returned, so that a checkpoint never completes before the driver holds the epoch's results. Slots
+returned, so that a checkpoint never completes before the driver holds the epoch's results; where
+the barrier overtook rows, those results come again after a restore and are not waited for. Slots
 are told in the background: one that is busy must not keep anybody waiting who asks about
 checkpoints.
 """
@@ -14,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from weir.checkpoint.actions import (
@@ -103,6 +104,7 @@ class CheckpointEvents:
     completed: Callable[[CheckpointRef], None] = lambda ref: None
     failed: Callable[[str], None] = lambda message: None
     staged: Callable[[int, list[tuple[str, list[bytes]]]], None] = lambda checkpoint, staged: None
+    overtook: Callable[[int], None] = lambda checkpoint: None
 
 
 @dataclass
@@ -136,6 +138,7 @@ class CheckpointRunner:
         self.history = CheckpointHistory()
         self._background = background or Inline()
         self._asked: dict[str, Future[CheckpointRef]] = {}
+        self._closed = False
         self._workers = workers
         self.plan = plan
         self._clock = clock
@@ -158,11 +161,11 @@ class CheckpointRunner:
             request = CheckpointRequest(kind, now, force=force, token=token)
             self._perform(self.coordinator.submit(request))
 
-    def checkpoint(self, *, full: bool = False) -> Future[CheckpointRef]:
+    def checkpoint(self, *, full: bool = False, force: bool = False) -> Future[CheckpointRef]:
         """Take a checkpoint for somebody who waits for it."""
-        now = self._clock.monotonic_ms()
+        now, token = self._clock.monotonic_ms(), unique_suffix()
         return self._ask(
-            CheckpointRequest(RequestKind.MANUAL, now, full=full, token=unique_suffix())
+            CheckpointRequest(RequestKind.MANUAL, now, force=force, full=full, token=token)
         )
 
     def savepoint(
@@ -183,9 +186,34 @@ class CheckpointRunner:
     def _ask(self, request: CheckpointRequest) -> Future[CheckpointRef]:
         asked: Future[CheckpointRef] = Future()
         with self._lock:
+            if self._closed:
+                asked.set_exception(JobExecutionError("the job is finishing: too late"))
+                return asked
             self._asked[request.token] = asked
             self._perform(self.coordinator.submit(request))
         return asked
+
+    def close(self) -> None:
+        """Take no more requests: the job is about to take its last checkpoint."""
+        with self._lock:
+            self._closed = True
+
+    def waiting(self) -> bool:
+        """Tell whether somebody waits for a checkpoint that has not begun."""
+        with self._lock:
+            return any(not request.is_periodic for request in self.coordinator.queue)
+
+    def expire(self) -> None:
+        """Give up checkpoints whose time is over."""
+        with self._lock:
+            self._perform(self.coordinator.on_timeout(self._clock.monotonic_ms()))
+
+    def is_given_up(self, checkpoint_id: int) -> bool:
+        """Tell that a checkpoint which had begun will never complete."""
+        with self._lock:
+            if checkpoint_id in self.coordinator.pending:
+                return False
+            return all(ref.checkpoint_id != checkpoint_id for ref in self.coordinator.completed)
 
     def _refuse(self, request: CheckpointRequest, reason: FailureReason, detail: str = "") -> None:
         asked = self._asked.pop(request.token, None)
@@ -240,9 +268,8 @@ class CheckpointRunner:
             CheckpointEntry(number, timestamp, self.plan.slots, request.is_savepoint, form)
         )
         full = request.full or request.is_savepoint
-        return Barrier(
-            number, timestamp, started.ref.directory, full, request.native, started.unaligned
-        )
+        overtaking = self.coordinator.settings.overtakes and not request.is_savepoint
+        return Barrier(number, timestamp, started.ref.directory, full, request.native, overtaking)
 
     def epoch_done(self, barrier: Barrier | None) -> None:
         """The driver holds the results of the barrier's epoch."""
@@ -252,6 +279,36 @@ class CheckpointRunner:
             attempt = self.coordinator.attempt
             ack = Ack(barrier.checkpoint_id, DRIVER, attempt)
             self._perform(self.coordinator.on_ack(ack))
+
+    def is_pending(self, checkpoint_id: int) -> bool:
+        """Tell whether a checkpoint is under way."""
+        with self._lock:
+            return checkpoint_id in self.coordinator.pending
+
+    def overtook(self, checkpoint_id: int, level: int, before: SourcePositions | None) -> None:
+        """The barrier overtook rows at all slots: the checkpoint needs no results of its epoch.
+
+        `before` are the positions before the epoch, if the sources are to read it again.
+        """
+        with self._lock:
+            facts = self._epochs.get(checkpoint_id)
+            if facts is None or checkpoint_id not in self.coordinator.pending:
+                return
+            facts = replace(facts, cut_level=level)
+            if before is not None:
+                facts = replace(facts, epoch=facts.epoch - 1, positions=before)
+            self._epochs[checkpoint_id] = facts
+            self.history.overtook(checkpoint_id)
+            self._events.overtook(checkpoint_id)
+            ack = Ack(checkpoint_id, DRIVER, self.coordinator.attempt)
+            self._perform(self.coordinator.on_ack(ack))
+
+    def give_up(self, checkpoint_id: int, detail: str) -> None:
+        """Abort a checkpoint that slots cannot take part in alike; it counts as no failure."""
+        with self._lock:
+            reason = FailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY
+            attempt = self.coordinator.attempt
+            self._perform(self.coordinator.on_decline(checkpoint_id, attempt, reason, detail))
 
     def acknowledge(self, message: Acknowledge) -> None:
         """Take a slot's acknowledgement."""
@@ -281,6 +338,7 @@ class CheckpointRunner:
         self._background.settle()
         with self._lock:
             self._perform(self.coordinator.on_failover(attempt))
+            self._closed = False
             self._epochs.clear()
             self._files.sweep_attempts(attempt)
 

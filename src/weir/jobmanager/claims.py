@@ -87,7 +87,7 @@ def decide_claim(
         return Claim(point, foreign=ForeignCheckpoint(there, ref, files))
     moved = RestorePoint(storage.uri, inside, point.metadata)
     files = shared_files(inside, point.metadata)
-    reusable = inside.count("/") == 1
+    reusable = inside.count("/") == 1 and point.metadata.kind == "checkpoint"
     if mode is ClaimMode.LEGACY:
         return Claim(moved, protected=files, reusable=reusable)
     prefix = inside.removesuffix(point.directory)

@@ -25,15 +25,18 @@ from weir.errors import JobExecutionError, WeirError
 from weir.graph.plan import JobPlan
 from weir.ids import JobId
 from weir.jobmanager import owner
+from weir.jobmanager.background import Worker
 from weir.jobmanager.checkpoints import CheckpointEvents, CheckpointRunner
-from weir.jobmanager.claims import decide_claim
+from weir.jobmanager.claims import ClaimMode, decide_claim
 from weir.jobmanager.cleanup import CheckpointFiles
 from weir.jobmanager.failures import from_failure
 from weir.jobmanager.gateway import Callbacks, Gateway, SlotCalls
+from weir.jobmanager.history import RestoredEntry
 from weir.jobmanager.recovery import (
     RestorePoint,
     adopt_max_parallelism,
     assignments,
+    in_flight_sources,
     load_restore_point,
     newest_valid,
     rebased,
@@ -136,12 +139,28 @@ class JobMaster(Callbacks):
         )
         return CheckpointRunner(
             coordinator,
-            CheckpointFiles(self.storage, self.job_id, claim),
+            CheckpointFiles(self.storage, self.job_id, claim, self.settings.storage),
             self.calls,
             self.plan,
             self.clock,
-            CheckpointEvents(self._completed, self.fail, self._staged),
+            CheckpointEvents(self._completed, self.fail, self._staged, self._overtook),
+            Worker("weir-checkpoints"),
         )
+
+    def use(self, plan: JobPlan) -> None:
+        """Go on with another plan of the same program, from the next attempt on."""
+        self.plan = plan
+        self.checkpoints.plan = plan
+
+    def needs_initial(self) -> bool:
+        """Tell whether what the job started from may still be needed."""
+        if self.initial is None:
+            return False
+        own = any(
+            ref.checkpoint_id > self.initial.metadata.checkpoint_id
+            for ref in self.checkpoints.coordinator.completed
+        )
+        return not own or self.settings.claim_mode is not ClaimMode.NO_CLAIM
 
     def _take_over(self) -> str | None:
         """Return the job that the restored state is of, if it has ended for certain.
@@ -152,9 +171,10 @@ class JobMaster(Callbacks):
             return None
         work_root = self.directories.job_dir.parent
         job = remove_abandoned(self.initial, work_root, self.settings.storage)
-        if job is None:
-            running = self.initial.metadata.job_id
-            log.warning("job %s may still be running: its remains are left alone", running)
+        facts = self.initial.metadata
+        # Who moved a savepoint here may have left the job's own directory anywhere, or nowhere.
+        if job is None and facts.kind == "checkpoint":
+            log.warning("job %s may still be running: its remains are left alone", facts.job_id)
         return job
 
     def _offer_resume(self) -> None:
@@ -172,7 +192,7 @@ class JobMaster(Callbacks):
     def open(self, *, local: bool, uids: list[str]) -> None:
         """Start the gateway and name the sources."""
         self.layout = tuple(SourceLayout(uid, i) for i, uid in enumerate(uids))
-        owner.claim(self.directories.job_dir)
+        owner.claim(self.directories.job_dir, self.plan.job_name)
         self.directories.socket_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.local = local
         self.host = "localhost" if local else driver_host()
@@ -198,14 +218,25 @@ class JobMaster(Callbacks):
             self._restore = rebased(self._restore, self.job_id)
             allow = self.settings.allow_non_restored
             self._slots_restore = assignments(self.plan, self._restore, allow)
+            self._note_restored(self._restore)
         self._message = None
         self._failed.clear()
         self.checkpoints.start_periodic()
         return self._restore
 
+    def _note_restored(self, point: RestorePoint) -> None:
+        facts = point.metadata
+        place = f"{point.storage_uri}/{point.directory}"
+        self.checkpoints.history.restored(
+            RestoredEntry(
+                facts.checkpoint_id, self.clock.now_ms(), facts.kind == "savepoint", place
+            )
+        )
+
     def _choose(self) -> RestorePoint | None:
         refs = self.checkpoints.coordinator.completed
-        point, problems = newest_valid(self.storage, self.storage.uri, refs)
+        options = self.settings.storage
+        point, problems = newest_valid(self.storage, self.storage.uri, refs, options)
         for problem in problems:
             log.warning("%s", problem)
         if point is not None:
@@ -244,6 +275,8 @@ class JobMaster(Callbacks):
             in_memory=files.in_memory,
             reusable=restore is not None and self._claim.may_refer_to(restore),
             storage=self.settings.storage,
+            in_flight=self._in_flight(),
+            allow_non_restored=self.settings.allow_non_restored,
         )
 
     def acknowledge(self, message: Acknowledge) -> None:
@@ -332,6 +365,19 @@ class JobMaster(Callbacks):
         """Return when the next processing-time timer of any slot is due."""
         timers = [r["next_timer"] for r in self.reports.values() if r["next_timer"] is not None]
         return min(timers, default=None)
+
+    def _in_flight(self) -> list[InFlightSource]:
+        return in_flight_sources(self._restore, self.settings.without_rows_of)
+
+    @property
+    def has_rows_in_flight(self) -> bool:
+        """Tell whether the attempt begins with rows that the restored barrier overtook."""
+        return bool(self._in_flight())
+
+    def _overtook(self, checkpoint_id: int) -> None:
+        # Results of the epoch come again after a restore: they must not be shown by this one.
+        if checkpoint_id in self._epochs:
+            self._epochs[checkpoint_id] -= 1
 
     def _completed(self, ref: CheckpointRef) -> None:
         epoch = self._epochs.pop(ref.checkpoint_id, 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from weir.checkpoint.metadata import CheckpointMetadata
 from weir.checkpoint.paths import (
     checkpoint_id_of,
+    is_uri,
     metadata_path,
     rebase,
     split_location,
@@ -21,7 +22,7 @@ from weir.checkpoint.store import list_completed, load_checkpoint, verify_files
 from weir.errors import CorruptStateError, StorageError, UsageError, WeirError
 from weir.graph.plan import JobPlan
 from weir.jobmanager.owner import has_ended
-from weir.slot.messages import KeyedSource, OperatorRestore
+from weir.slot.messages import InFlightSource, KeyedSource, OperatorRestore
 from weir.snapshot import FileHandle
 from weir.storage.base import Storage
 from weir.storage.local import LocalStorage
@@ -61,12 +62,17 @@ def load_restore_point(location: str, options: StorageOptions | None = None) -> 
 
 
 def newest_valid(
-    storage: Storage, uri: str, refs: Sequence[CheckpointRef]
+    storage: Storage,
+    uri: str,
+    refs: Sequence[CheckpointRef],
+    options: StorageOptions | None = None,
 ) -> tuple[RestorePoint | None, list[str]]:
     """Return the newest checkpoint that is whole, and what was wrong with newer ones."""
     problems: list[str] = []
     for ref in sorted(refs, key=lambda r: r.checkpoint_id, reverse=True):
         try:
+            if is_uri(ref.directory):
+                return load_restore_point(ref.directory, options), problems
             metadata = load_checkpoint(storage, ref.directory)
             found = verify_files(storage, ref.directory, metadata)
         except (CorruptStateError, UsageError) as error:
@@ -156,6 +162,17 @@ def assignments(
         for subtask in range(op.parallelism):
             slots[subtask].append(_assignment(op.id, point, restore, subtask))
     return slots
+
+
+def in_flight_sources(point: RestorePoint | None, without: int) -> list[InFlightSource]:
+    """Return where the rows in flight of a checkpoint are, for all slots alike.
+
+    Those of the checkpoint `without` are left out, as the user asked for.
+    """
+    if point is None or point.metadata.checkpoint_id == without:
+        return []
+    rows = point.metadata.in_flight
+    return [InFlightSource(row.subtask, _file(point, row.file)) for row in rows]
 
 
 def _planned(

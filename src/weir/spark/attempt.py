@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from concurrent.futures import Future
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from weir.checkpoint.decider import RequestKind
 from weir.checkpoint.metadata import SourcePositions
+from weir.checkpoint.retention import CheckpointRef
 from weir.clock import Clock
 from weir.errors import JobExecutionError
 from weir.failpoint import reach
@@ -23,6 +25,7 @@ from weir.jobmanager.recovery import RestorePoint
 from weir.jobmanager.settings import JobSettings
 from weir.runtime.subtask import EpochInfo
 from weir.slot.spawn import Contact, start_slot
+from weir.spark.ending import Ending
 from weir.spark.epochs import EpochRunner, EpochSpec
 from weir.spark.positions import initial_positions, prepare_query_dir, read_positions
 from weir.spark.resume import Describer
@@ -50,6 +53,10 @@ class JobSide(Protocol):
     workspace: Workspace
     master: JobMaster
     input: Input
+    ending: Ending | None
+
+    def confirm(self) -> None:
+        """Learn that the slots of the attempt have their state and work."""
 
     def take_reports(self, epoch: int, reports: list[dict[str, Any]]) -> None:
         """Take what the subtasks reported for an epoch."""
@@ -74,6 +81,7 @@ class Attempt:
         self._lock = threading.Lock()
         self._idle_since_ms = job.clock.monotonic_ms()
         self._query: Any = None
+        self._ended = False
         self._error: BaseException | None = None
         self._contact = Contact(
             master.location,
@@ -122,6 +130,7 @@ class Attempt:
     def run(self, stop: threading.Event) -> None:
         """Run until bounded input is over, the attempt fails, or the job is stopped."""
         self._start_local_slots()
+        self._begin()
         self._start_query()
         for runner in self._job.input.runners:
             runner.start()
@@ -131,12 +140,23 @@ class Attempt:
             if self._job.master.attempt_failed:
                 msg = "the attempt failed"
                 raise self._job.master.failure() or JobExecutionError(msg)
+            if self._end_on_purpose():
+                return
             self._run_control_epoch()
             self._end_of_functions()
             stop.wait(_TICK_S)
         if stop.is_set():
             return
         self._finish()
+
+    def _begin(self) -> None:
+        """See that all slots work, when somebody waits to hear it."""
+        ending = self._job.ending
+        if ending is None or ending.reached is None:
+            return
+        with self._lock:
+            self._run_epoch(None, final=False)
+        self._job.confirm()
 
     def _start_local_slots(self) -> None:
         """Let slots on this host start while Spark plans, instead of on first need."""
@@ -165,6 +185,9 @@ class Attempt:
         """Spark's callback: one batch is one epoch."""
         try:
             with self._lock:
+                if self._ended:
+                    msg = "the attempt has ended"
+                    raise JobExecutionError(msg)
                 positions = read_positions(self._query_dir, batch_id, self._layout)
                 self._positions = positions
                 reach("driver.epoch")
@@ -236,29 +259,77 @@ class Attempt:
     def _finish(self) -> None:
         """Run the last epoch: watermark to the end, timers, and a checkpoint that commits all."""
         master = self._job.master
-        master.checkpoints.request(RequestKind.MANUAL, force=True, token="final")
+        master.checkpoints.close()
         with self._lock:
+            self._serve_waiting()
+            master.checkpoints.request(RequestKind.MANUAL, force=True, token="final")
             barrier = self._run_epoch(None, final=True)
         if barrier is None:
             msg = "the last epoch carried no checkpoint"
             raise JobExecutionError(msg)
-        number = barrier.checkpoint_id
+        self._await_commit(barrier.checkpoint_id)
+
+    def _end_on_purpose(self) -> bool:
+        """End with a last barrier if somebody asked for it; False when the attempt goes on."""
+        ending, master = self._job.ending, self._job.master
+        if ending is None:
+            return False
+        with self._lock:
+            self._serve_waiting()
+            if ending.savepoint is None:
+                asked = master.checkpoints.checkpoint(force=True)
+            else:
+                asked = master.checkpoints.savepoint(
+                    ending.savepoint, native=ending.native, synchronous=True
+                )
+            barrier = self._run_epoch(None, final=ending.drain)
+            if barrier is not None:
+                self._await_answer(asked)
+            error = asked.exception() if asked.done() else None
+            if error is not None and not ending.drain:
+                self._job.ending = None
+                ending.fail(error)
+                return False
+            if barrier is None or error is not None:
+                msg = f"the job cannot end: {error or 'its last epoch carried no checkpoint'}"
+                raise JobExecutionError(msg)
+            self._await_commit(barrier.checkpoint_id)
+            self._ended = True
+        ending.reached = asked.result()
+        return True
+
+    def _serve_waiting(self) -> None:
+        """Give those who wait for a checkpoint theirs, before the last one."""
+        checkpoints = self._job.master.checkpoints
+        while checkpoints.waiting():
+            self._refuse_failed()
+            self._run_epoch(None, final=False)
+            threading.Event().wait(_TICK_S)
+
+    def _await_answer(self, asked: Future[CheckpointRef]) -> None:
+        while not asked.done():
+            self._job.master.checkpoints.expire()
+            self._refuse_failed()
+            threading.Event().wait(_TICK_S)
+
+    def _await_commit(self, number: int) -> None:
+        """Wait until a checkpoint is complete and committed."""
+        master = self._job.master
         while not master.checkpoints.is_completed(number):
-            self._refuse_failed(number)
-            if number not in master.checkpoints.coordinator.pending:
-                if master.checkpoints.is_completed(number):
-                    break
+            master.checkpoints.expire()
+            self._refuse_failed()
+            if master.checkpoints.is_given_up(number):
                 msg = f"the last checkpoint, {number}, was not completed"
                 raise JobExecutionError(msg)
             threading.Event().wait(_TICK_S)
         # The checkpoint may stand and its commits have failed: then the job has not ended.
-        self._refuse_failed(number)
+        self._refuse_failed()
 
-    def _refuse_failed(self, checkpoint_id: int) -> None:
+    def _refuse_failed(self) -> None:
         master = self._job.master
         if master.attempt_failed:
-            failed = f"the last checkpoint, {checkpoint_id}, failed"
-            raise master.failure() or JobExecutionError(failed)
+            msg = "the attempt failed"
+            raise master.failure() or JobExecutionError(msg)
 
     def close(self) -> None:
         """Stop the query and free what the attempt holds."""

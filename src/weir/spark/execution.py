@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+
 from weir.common.configuration import Configuration
 from weir.config import ambient
 from weir.config import execution as e
+from weir.config import rest as r
 from weir.config.effective import Settings
+from weir.errors import UsageError
 from weir.graph.transformation import StreamGraph
 from weir.graph.uids import check_uids
 from weir.jobmanager.settings import JobSettings
+from weir.rest.server import RestServer, endpoint
+from weir.rest.settings import RestSettings
 from weir.spark.job import SparkJob
 from weir.spark.session import get_spark
+
+log = logging.getLogger("weir.job")
 
 
 def submit(graph: StreamGraph, configuration: Configuration) -> SparkJob:
@@ -32,6 +40,26 @@ def submit(graph: StreamGraph, configuration: Configuration) -> SparkJob:
     most = resolved.get(e.MAX_PARALLELISM)
     if graph.max_parallelism is None and most > 0:
         graph.max_parallelism = most
-    job = SparkJob(graph, settings, spark)
+    rest = _rest(resolved)
+    shown = {key: str(value) for key, value in resolved.to_dict().items()}
+    job = SparkJob(graph, settings, spark, shown)
     job.start()
+    if rest is not None:
+        rest.register(job.control)
+        job.announce(rest.url, rest.token or "")
     return job
+
+
+def _rest(settings: Settings) -> RestServer | None:
+    """Return what serves the jobs of this process; a job can do without, unless it was asked for.
+
+    Raises:
+        UsageError: it was asked for, and cannot listen.
+    """
+    try:
+        return endpoint(RestSettings.of(settings))
+    except UsageError as error:
+        if any(settings.is_set(o) for o in (r.BIND_ADDRESS, r.BIND_PORT, r.ADDRESS, r.TOKEN)):
+            raise
+        log.warning("the job cannot be reached by commands: %s", error)
+        return None

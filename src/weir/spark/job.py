@@ -9,8 +9,10 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import cloudpickle
@@ -23,16 +25,20 @@ from weir.common.job_execution_result import JobExecutionResult
 from weir.common.job_id import JobID
 from weir.common.job_status import JobStatus
 from weir.errors import JobExecutionError, UsageError, WeirError
-from weir.graph.plan import compile_plan
+from weir.graph.plan import JobPlan, compile_plan
 from weir.graph.transformation import StreamGraph
 from weir.ids import new_job_id
 from weir.jobmanager.failures import is_recoverable, to_error
 from weir.jobmanager.master import JobMaster
+from weir.jobmanager.operations import ExceptionView
 from weir.jobmanager.results import Results
 from weir.jobmanager.settings import JobSettings
+from weir.spark.announcement import Announcement, refuse_twin
 from weir.spark.attempt import Attempt
 from weir.spark.code import ship_code
+from weir.spark.control import JobControl
 from weir.spark.driver_sinks import DriverSinks
+from weir.spark.ending import Ending
 from weir.spark.resume import Resume
 from weir.spark.session import is_local, spark_stopped
 from weir.spark.sources import SourceOpener, declare_types, detach_sources
@@ -40,20 +46,33 @@ from weir.spark.workspace import Workspace
 from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.job")
+_EXCEPTIONS_KEPT = 20
 
 
 class SparkJob:
     """One job; fulfils the door's `JobClient`."""
 
-    def __init__(self, graph: StreamGraph, settings: JobSettings, spark: SparkSession) -> None:
-        """Compile the program; everything that can be refused is refused here."""
+    def __init__(
+        self,
+        graph: StreamGraph,
+        settings: JobSettings,
+        spark: SparkSession,
+        configuration: Mapping[str, str] | None = None,
+    ) -> None:
+        """Compile the program; everything that can be refused is refused here.
+
+        `configuration` is what people are shown.
+        """
         self.spark = spark
         self.settings = settings
+        self.configuration = dict(configuration or {})
+        self._graph = graph
         self.job_id = new_job_id()
         self.clock: Clock = SystemClock()
         declare_types(graph)
         default = settings.parallelism or spark.sparkContext.defaultParallelism
         self.plan = compile_plan(graph, default)
+        refuse_twin(self.plan.job_name, settings)
         self._sources = detach_sources(self.plan)
         self.workspace = Workspace(self.job_id, settings)
         self.driver_sinks = DriverSinks(self.plan, spark, self.workspace.job_dir / "staging")
@@ -69,9 +88,16 @@ class SparkJob:
         self._collect = {
             op.transformation_id: op.index for op in self.plan.operators if op.kind == "collect"
         }
-        self._status = JobStatus.CREATED
+        self.status = JobStatus.CREATED
+        self.exceptions: deque[ExceptionView] = deque(maxlen=_EXCEPTIONS_KEPT)
+        self.started_ms = self.clock.now_ms()
+        self.ended_ms: int | None = None
+        self.ending: Ending | None = None
+        self.control = JobControl(self)
+        self._announced = Announcement(self)
+        self._ending_lock = threading.Lock()
         self._stop = threading.Event()
-        self._done: Future[JobExecutionResult] = Future()
+        self.ended: Future[JobExecutionResult] = Future()
         self._thread = threading.Thread(target=self._supervise, name="weir-job", daemon=True)
 
     def start(self) -> None:
@@ -84,6 +110,33 @@ class SparkJob:
         self.master.open(local=is_local(self.spark), uids=self.input.uids)
         atexit.register(self._at_exit)
         self._thread.start()
+
+    def announce(self, url: str, token: str) -> None:
+        """Let commands in other processes find the job."""
+        self._announced.publish(url, token)
+
+    def tell_to_stop(self) -> None:
+        """Cancel the job; returns at once."""
+        self._stop.set()
+
+    def graph_with(self, parallelism: int) -> StreamGraph:
+        """Return the program with another parallelism for operators that have none of their own."""
+        return replace(self._graph, parallelism=parallelism)
+
+    def end_with(self, ending: Ending) -> Future[Any]:
+        """Let the current attempt end on purpose.
+
+        Raises:
+            UsageError: that was asked for already.
+        """
+        with self._ending_lock:
+            if self.ending is not None:
+                what = "being rescaled" if self.ending.plan else "stopping"
+                msg = f"job {self.job_id} is {what} already: wait until that is done"
+                raise UsageError(msg)
+            self.ending = ending
+        self.ended.add_done_callback(lambda _: ending.fail(_over(self)))
+        return ending.result
 
     def _resume(self) -> Resume:
         """Return where the sources begin: behind what the job before this one has read."""
@@ -98,7 +151,7 @@ class SparkJob:
         error: BaseException | None = None
         end = JobEnd.FINISHED
         try:
-            self._status = JobStatus.RUNNING
+            self.status = JobStatus.RUNNING
             self._run_attempts()
             if self._stop.is_set():
                 end = JobEnd.CANCELED
@@ -113,20 +166,28 @@ class SparkJob:
         self._finish(end, error, self.clock.monotonic_ms() - started)
 
     def _finish(self, end: JobEnd, error: BaseException | None, runtime_ms: int) -> None:
-        self._status = JobStatus[end.name]
+        self.status = JobStatus[end.name]
+        self.ended_ms = self.clock.now_ms()
+        self._announced.update()
         atexit.unregister(self._at_exit)
         self.results.end(error)
+        ending = self.ending
+        if ending is not None and ending.reached is not None and end is JobEnd.FINISHED:
+            ending.succeed(ending.reached.directory)
         if error is None:
-            self._done.set_result(JobExecutionResult(JobID(self.job_id), runtime_ms, {}))
+            self.ended.set_result(JobExecutionResult(JobID(self.job_id), runtime_ms, {}))
         else:
-            self._done.set_exception(error)
+            self.ended.set_exception(error)
 
     def _run_attempts(self) -> None:
         number = 0
         while not self._stop.is_set():
             error = self._run_attempt(number)
-            if error is None or self._stop.is_set():
+            if self._stop.is_set() or (error is None and not self._is_rescaling()):
                 return
+            number += 1
+            if error is None or self._went_back(error):
+                continue
             if spark_stopped(self.spark):
                 msg = "the SparkContext was stopped while the job was running"
                 raise JobExecutionError(msg) from error
@@ -134,11 +195,50 @@ class SparkJob:
             if delay_ms is None:
                 raise error
             log.warning(
-                "attempt %s failed, restarting in %s ms: %s", number, delay_ms, _brief(error)
+                "attempt %s failed, restarting in %s ms: %s", number - 1, delay_ms, _brief(error)
             )
-            self._status = JobStatus.RESTARTING
+            self.status = JobStatus.RESTARTING
             self._stop.wait(delay_ms / 1000)
-            number += 1
+
+    def _is_rescaling(self) -> bool:
+        """Put the new plan in its place when the attempt ended for it."""
+        ending = self.ending
+        if ending is None or ending.plan is None or ending.reached is None:
+            return False
+        self._plan_before = self.plan
+        self._use(ending.plan)
+        return True
+
+    def _use(self, plan: JobPlan) -> None:
+        self.plan = plan
+        self.plan_bytes = cloudpickle.dumps(plan)
+        self.master.use(plan)
+
+    def confirm(self) -> None:
+        """Learn that the job runs with its new plan."""
+        ending, self.ending = self.ending, None
+        if ending is not None:
+            ending.succeed(ending.parallelism)
+
+    def _went_back(self, error: WeirError) -> bool:
+        """Note a failure; return to the old plan when the new one has never run."""
+        attempt = self.master.registry.attempt
+        name = type(error).__name__
+        self.exceptions.append(ExceptionView(self.clock.now_ms(), name, str(error), attempt))
+        ending, self.ending = self.ending, None
+        if ending is None:
+            return False
+        if ending.plan is None or ending.reached is None:
+            ending.fail(error)
+            return False
+        self._use(self._plan_before)
+        msg = (
+            f"the job could not go on with parallelism {ending.parallelism} and goes on as it was: "
+            f"{_brief(error)}"
+        )
+        log.warning("%s", msg)
+        ending.fail(JobExecutionError(msg))
+        return True
 
     def _run_attempt(self, number: int) -> WeirError | None:
         self.results.drop_unreleased()
@@ -147,7 +247,7 @@ class SparkJob:
             attempt = Attempt(self, number, restored)
         except WeirError as error:
             return error
-        self._status = JobStatus.RUNNING
+        self.status = JobStatus.RUNNING
         try:
             attempt.run(self._stop)
         except WeirError as error:
@@ -172,10 +272,11 @@ class SparkJob:
         Records are those that operators took in during the current attempt, by operator uid or
         id. They appear once an attempt has handled its first epoch, as `epoch` does.
         """
-        return {"status": self._status.name, **self.master.progress()}
+        return {"status": self.status.name, **self.master.progress()}
 
     def _checkpoint_completed(self, ref: CheckpointRef, epoch: int) -> None:
         self.results.release_up_to(epoch)
+        self._announced.update()
 
     def _at_exit(self) -> None:
         """End slots when the program ends without having waited for the job."""
@@ -189,7 +290,7 @@ class SparkJob:
 
     def get_job_status(self) -> CompletableFuture:
         """Return the status of now."""
-        return _completed(self._status)
+        return _completed(self.status)
 
     def cancel(self) -> CompletableFuture:
         """Cancel the job; completes when it has ended."""
@@ -201,12 +302,13 @@ class SparkJob:
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture:
-        """Savepoints are not available in this release."""
-        raise UsageError(_NO_SAVEPOINTS)
+        """Take a savepoint and finish with it; completes with the savepoint's path."""
+        drain = advance_to_end_of_event_time
+        return CompletableFuture(self.control.stop(savepoint_directory, drain=drain))
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture:
-        """Savepoints are not available in this release."""
-        raise UsageError(_NO_SAVEPOINTS)
+        """Take a savepoint and go on; completes with the savepoint's path."""
+        return CompletableFuture(self.control.savepoint(savepoint_directory))
 
     def get_accumulators(self) -> CompletableFuture:
         """Return the job's accumulators."""
@@ -214,18 +316,15 @@ class SparkJob:
 
     def get_job_execution_result(self) -> CompletableFuture:
         """Complete when the job ends; interrupting the wait cancels the job."""
-        return CompletableFuture(self._done)
+        return CompletableFuture(self.ended)
 
     def collect_iterator(self, transformation_id: int) -> Iterator[Any]:
         """Return the records of a collect operator."""
         return self.results.iterator(self._collect[transformation_id])
 
 
-_NO_SAVEPOINTS = (
-    "savepoints are not available in this release; retained checkpoints are: set "
-    "execution.checkpointing.externalized-checkpoint-retention and restore one with "
-    "execution.state-recovery.path"
-)
+def _over(job: SparkJob) -> WeirError:
+    return JobExecutionError(f"job {job.job_id} ended before that ({job.status.name})")
 
 
 def _completed(value: Any) -> CompletableFuture:

@@ -2,17 +2,20 @@
 
 import ast
 import re
+from pathlib import Path
 
 from tests.docs import command_page
 from tests.docs.blocks import ROOT
-from tests.docs.configuration_page import IN_USE, WARNED, render
+from tests.docs.configuration_page import IN_USE, render
 
 from weir import snapshot
 from weir.checkpoint import metadata
-from weir.config import ALL_OPTIONS
+from weir.config import ALL_OPTIONS, ConfigOption
 from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
+from weir.config import rest as r
+from weir.config import storage as s
 
 FORMATS = ROOT / "docs" / "internals" / "formats.md"
 
@@ -33,17 +36,45 @@ def test_every_key_and_every_old_spelling_is_documented() -> None:
     assert [key for key in keys if f"`{key}`" not in page] == []
 
 
-def test_what_a_job_reads_is_marked_as_in_use() -> None:
-    tree = ast.parse((ROOT / "src" / "weir" / "jobmanager" / "settings.py").read_text("utf-8"))
-    modules = {"b": b, "c": c, "e": e}
-    read = {
-        getattr(modules[node.value.id], node.attr).key
+# Checked against the interval, as Flink does, and of no use otherwise.
+ONLY_CHECKED = {c.INTERVAL_DURING_BACKLOG.key}
+
+
+def options_read(path: Path) -> set[str]:
+    """Return the keys of the options that a module names, as attribute or as imported name."""
+    modules = {"b": b, "c": c, "e": e, "s": s, "r": r}
+    tree = ast.parse(path.read_text("utf-8"))
+    names = {
+        alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in modules
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if str(node.module).startswith("weir.config.")
     }
-    assert read - IN_USE == WARNED
+    names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    found = {
+        name: option
+        for module in modules.values()
+        for name, option in vars(module).items()
+        if isinstance(option, ConfigOption)
+    }
+    return {found[name].key for name in names if name in found}
+
+
+def test_what_a_job_reads_is_marked_as_in_use() -> None:
+    read = options_read(ROOT / "src" / "weir" / "jobmanager" / "settings.py")
+    assert read - IN_USE == ONLY_CHECKED
+
+
+def test_what_is_marked_as_in_use_is_read_somewhere() -> None:
+    """Backends get all of their options by key; the test below is about those."""
+    doors = {"checkpoint_config.py", "environment_settings.py"}
+    read = {option.key for option in vars(b).values() if isinstance(option, ConfigOption)}
+    read |= options_read(ROOT / "src" / "weir" / "config" / "effective.py")
+    for path in (ROOT / "src" / "weir").rglob("*.py"):
+        if path.name not in doors and "config" not in path.relative_to(ROOT).parts:
+            read |= options_read(path)
+    assert IN_USE - read == set()
 
 
 def test_the_format_page_names_the_versions_and_magic_numbers_of_the_code() -> None:

@@ -14,7 +14,7 @@ from weir.graph.transformation import StreamGraph, Transformation
 
 log = logging.getLogger("weir.graph")
 
-_STATEFUL = frozenset({"sink_v2", "broadcast_process"})
+_STATEFUL = frozenset({"sink_v2", "spark_sink", "broadcast_process"})
 _STATEFUL_BY_KEY = frozenset({"process", "co_process", "reduce", "aggregate"})
 # With keys these may have state in `open`; a bare callable has no such method.
 _PERHAPS_BY_KEY = frozenset({"map", "flat_map", "filter", "co_map", "co_flat_map"})

@@ -74,7 +74,7 @@ the savepoint fails, the job is not canceled.
     "info": """\
 `!` marks operators that can have state and have no uid: after a change of the program their state
 may not be found again. What the program prints goes to standard error. The JSON has the nodes that
-Flink's plan has, with `uid`, `operator_id`, `stateful` and `key_fields` in addition.
+Flink's plan has, with `uid`, `operator_id`, `stateful`, `needs_uid` and `key_fields` in addition.
 """,
     "completion": """\
 | shell | what to do |

@@ -19,8 +19,6 @@ from weir.cli.options import json_option
 from weir.cli.program import complete_program, program_argument, run_program
 from weir.errors import UsageError
 
-_HOOKS = ("snapshot_state", "initialize_state", "restore_state")
-_ALWAYS = ("source", "reduce", "aggregate", "broadcast_process", "sink_v2", "spark_sink")
 _COLUMNS = ("id", "operator", "uid", "parallelism", "input")
 
 
@@ -102,28 +100,36 @@ def _describe(graph: Any, configuration: Any) -> dict[str, Any]:
     from weir.config import ambient, execution
     from weir.config.effective import Settings
     from weir.graph.plan import compile_plan
+    from weir.graph.uids import is_stateful, without_uid
 
-    settings = Settings([*ambient.layers(), configuration.to_dict()])
+    settings = Settings([*ambient.layers(), ambient.program_layer(configuration.to_dict())])
     settings.validate()
     given = settings.is_set(execution.PARALLELISM)
     default = settings.get(execution.PARALLELISM) if given else None
     plan = compile_plan(graph, default or 1)
-    own = {t.id: t.parallelism or graph.parallelism or default for t in graph.transformations}
-    nodes = [_node(plan, op, own[op.transformation_id]) for op in plan.operators]
+    loose = {t.id for t in without_uid(graph, sources=False)}
+    facts = {
+        t.id: {
+            "parallelism": t.parallelism or graph.parallelism or default,
+            "uid": t.uid,
+            "stateful": is_stateful(t),
+            "needs_uid": t.id in loose,
+        }
+        for t in graph.transformations
+    }
+    nodes = [_node(plan, op, facts[op.transformation_id]) for op in plan.operators]
     return {"name": graph.job_name, "nodes": nodes}
 
 
-def _node(plan: Any, op: Any, parallelism: int | None) -> dict[str, Any]:
+def _node(plan: Any, op: Any, facts: dict[str, Any]) -> dict[str, Any]:
     inputs = plan.inputs_of(op.index)
     node: dict[str, Any] = {
         "id": op.transformation_id,
         "type": op.name,
         "pact": _pact(plan, op),
         "contents": op.options.get("description", op.name),
-        "parallelism": parallelism,
-        "uid": op.uid,
         "operator_id": op.id,
-        "stateful": keeps_state(op),
+        **facts,
     }
     if inputs:
         node["predecessors"] = [
@@ -149,18 +155,6 @@ def _key_fields(key: Any) -> list[str | int] | None:
     return None if key.fields is None else list(key.fields)
 
 
-def keeps_state(op: Any) -> bool:
-    """Tell whether an operator of a plan can have state that a savepoint has to find again."""
-    if op.kind in _ALWAYS:
-        return True
-    if getattr(op.function, "weir_plain", False):
-        return False
-    if op.keyed and op.function is not None:
-        return True
-    own = [c for c in type(op.function).__mro__ if not c.__module__.startswith("weir.")]
-    return any(hook in c.__dict__ for c in own for hook in _HOOKS)
-
-
 def as_text(plan: dict[str, Any]) -> str:
     """Return a plan as a table, with a word about operators whose state could not be found."""
     rows = [_COLUMNS, *(_row(node) for node in plan["nodes"])]
@@ -170,16 +164,16 @@ def as_text(plan: dict[str, Any]) -> str:
         "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    loose = [node for node in plan["nodes"] if node["stateful"] and node["uid"] is None]
+    loose = [node for node in plan["nodes"] if node["needs_uid"]]
     if loose:
         names = ", ".join(f"{node['type']!r} ({node['id']})" for node in loose)
-        lines.append(f"! can keep state, and a changed program may not find it again: {names}.")
+        lines.append(f"! has state that a changed program may not find again: {names}.")
         lines.append("  Give them a uid: .uid('a name that stays')")
     return "\n".join(lines)
 
 
 def _row(node: dict[str, Any]) -> tuple[str, ...]:
-    uid = node["uid"] or ("!" if node["stateful"] else "")
+    uid = node["uid"] or ("!" if node["needs_uid"] else "")
     inputs = ", ".join(_input(edge) for edge in node.get("predecessors", []))
     return (str(node["id"]), node["type"], uid, str(node["parallelism"] or ""), inputs)
 

@@ -96,10 +96,9 @@ def _dispose(path: str, where: Where, as_json: bool) -> None:
     else:
         from weir.config import ambient
         from weir.jobmanager.disposal import dispose_savepoint
-        from weir.storage.options import StorageOptions
+        from weir.jobmanager.settings import JobSettings
 
-        values = {key: value for layer in ambient.layers() for key, value in layer.items()}
-        dispose_savepoint(path, StorageOptions.of(values))
+        dispose_savepoint(path, JobSettings.of(ambient.layers()).storage)
     if as_json:
         click.echo(json.dumps({"disposed": path}))
     else:

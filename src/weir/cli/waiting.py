@@ -26,7 +26,7 @@ from weir.jobmanager import directory
 SILENT_MS = 2_000
 LINE_EVERY_MS = 5_000
 _POLL_FIRST_S = 0.05
-_POLL_MOST_S = 1.0
+_POLL_MOST_S = 0.5
 _INTERRUPTED = 130
 
 
@@ -101,7 +101,7 @@ def progress(clock: Clock | None = None) -> Iterator[Progress]:
 
 
 class Pause:
-    """The time between two looks; longer each time, a second at most."""
+    """The time between two looks; longer each time, half a second at most."""
 
     def __init__(self) -> None:
         """Begin with short ones."""

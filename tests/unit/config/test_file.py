@@ -31,13 +31,13 @@ def parsed(text):
 
 
 def test_the_working_directory_comes_before_the_users_and_the_systems():
-    assert file.search_path({"HOME": "/home/u"}) == [
+    assert file.search_path({"HOME": "/h/u"}) == [
         Path(),
-        Path("/home/u/.config/weir"),
+        Path("/h/u/.config/weir"),
         Path("/etc/weir"),
     ]
-    assert file.search_path({"HOME": "/home/u", "XDG_CONFIG_HOME": "/x"})[1] == Path("/x/weir")
-    assert file.search_path({"HOME": "/home/u", "WEIR_CONF_DIR": "/c"}) == [Path("/c")]
+    assert file.search_path({"HOME": "/h/u", "XDG_CONFIG_HOME": "/x"})[1] == Path("/x/weir")
+    assert file.search_path({"HOME": "/h/u", "WEIR_CONF_DIR": "/c"}) == [Path("/c")]
 
 
 def test_the_first_file_of_the_search_path_is_read_alone(here):

@@ -31,6 +31,7 @@ NO_SETTINGS: Final = frozenset(
         "WEIR_SLOT_TOKEN",
         "WEIR_SPARK_LOG",
         "WEIR_TOKEN",
+        "WEIR_WEBHDFS_ADDRESS",
     }
 )
 _NEAR = 0.8  # similarity from which an unknown variable is taken for a misspelt setting

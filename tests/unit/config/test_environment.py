@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from weir.config import ALL_OPTIONS
@@ -10,6 +13,8 @@ from weir.config.effective import Settings
 from weir.config.environment import NO_SETTINGS, environment_layer, variable_of
 from weir.config.execution import TRIGGER
 from weir.errors import UsageError
+
+SOURCE = Path(__file__).resolve().parents[3] / "src" / "weir"
 
 
 def test_a_variable_is_named_by_the_key_in_capitals():
@@ -98,3 +103,11 @@ def test_a_variable_that_may_mean_two_options_is_ignored_with_a_warning():
     assert layer == {}
     (note,) = layer.notes
     assert f"it may mean {c.INTERVAL.key!r} or {c.TIMEOUT.key!r}" in note
+
+
+def test_every_variable_that_the_code_reads_itself_is_no_setting():
+    files = [path for path in SOURCE.rglob("*.py") if path.name != "environment.py"]
+    code = "".join(path.read_text("utf-8") for path in files)
+    named = set(re.findall(r"[\"'](WEIR_[A-Z_]*[A-Z])[\"']", code))
+    assert "WEIR_CONF_DIR" in named
+    assert named - NO_SETTINGS == set()

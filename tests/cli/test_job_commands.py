@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 
 import pytest
@@ -254,6 +255,22 @@ def test_a_job_that_died_during_stop_is_no_success(tmp_path):
         result = invoke("stop", "payments", "-p", "/s")
     assert result.exit_code == 1
     assert "ended (FAILED) without one" in result.stderr
+
+
+def test_a_job_whose_last_word_comes_late_is_waited_for(tmp_path):
+    job = ManualJob("payments", autocomplete=False)
+    with serve(job, tmp_path) as server:
+        entry = directory.entries()[0]
+
+        def stop_slowly(directory_=None, **how):
+            late = replace_entry(entry, status="FINISHED", savepoint="/s/last")
+            threading.Timer(0.2, directory.publish, [late]).start()
+            server._server.server_close()
+            return ManualJob._called(job, "stop", None)
+
+        job.stop = stop_slowly
+        result = invoke("stop", "payments", "-p", "/s")
+    assert "Path: /s/last" in result.stdout
 
 
 def test_cancel_ends_the_job(job):

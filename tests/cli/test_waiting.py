@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import threading
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +12,7 @@ from rich.console import Console
 from tests.cli.jobs import invoke
 
 from weir.cli.main import cli
+from weir.cli.notice import notice
 from weir.cli.waiting import LineProgress, LiveProgress
 from weir.testing.clock import ManualClock
 from weir.testing.manual_job import ManualJob, serve
@@ -43,6 +46,23 @@ def test_a_terminal_gets_one_line_that_vanishes():
     progress.close()
     assert "under way (3 s)" in out.getvalue()
     assert "too early" not in out.getvalue()
+
+
+def test_a_notice_is_for_what_lasts(capsys):
+    with notice("slow", silent_s=60):
+        pass
+    assert capsys.readouterr().err == ""
+    said = threading.Event()
+
+    class Listening(io.StringIO):
+        def write(self, text):
+            said.set()
+            return super().write(text)
+
+    listening = Listening()
+    with contextlib.redirect_stderr(listening), notice("slow", silent_s=0.001):
+        assert said.wait(30)
+    assert listening.getvalue() == "slow\n"
 
 
 # ---- completion --------------------------------------------------------------------------------

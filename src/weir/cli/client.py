@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import IO, Any
 
+from weir.cli.notice import notice
 from weir.errors import (
     CorruptStateError,
     IncompatibleStateError,
@@ -93,7 +94,10 @@ class RestClient:
             request.data = json.dumps(body).encode()
             request.add_header("Content-Type", "application/json")
         try:
-            with self._opener.open(request, timeout=self._timeout_s) as answer:
+            with (
+                notice(f"Waiting for the JobManager at {self.url}"),
+                self._opener.open(request, timeout=self._timeout_s) as answer,
+            ):
                 text = answer.read()
         except urllib.error.HTTPError as error:
             raise _refusal(self.url, error) from None

@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from weir.cli.errors import HELP_OPTIONS
+from weir.cli.notice import notice
 
 PYTHON_MIN = (3, 10)
 JAVA_MIN = 17
@@ -55,12 +56,14 @@ class Finding:
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor(as_json: bool) -> None:
     """Look whether this machine can run Weir; exits with 1 if something is missing."""
-    findings = list(examine())
+    findings = []
+    with notice("Examining this machine"):
+        for finding in examine():
+            findings.append(finding)
+            if not as_json:
+                click.echo(line(finding))
     if as_json:
         click.echo(json.dumps([asdict(f) for f in findings], indent=2))
-    else:
-        for finding in findings:
-            click.echo(line(finding))
     if not all(f.ok for f in findings):
         raise SystemExit(1)
 

@@ -10,6 +10,7 @@ import difflib
 import functools
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,7 +22,8 @@ from weir.jobmanager import directory
 
 PREFIX_MIN = 4
 ENDED = ("FINISHED", "CANCELED", "FAILED")
-_OVERVIEW_TIMEOUT_S = 3.0
+_OVERVIEW_TIMEOUT_S = 1.5
+_ASKED_AT_ONCE = 16
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -66,7 +68,9 @@ class Where:
         if self.url is not None:
             return _overview(RestClient(self.url, self.token), self.token)
         found = [_announced(entry) for entry in directory.entries()]
-        return [_asked(job) for job in found]
+        # At the same time, so that a driver that hangs is waited for once, however many do.
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            return list(pool.map(_asked, found))
 
     def find(self, text: str) -> JobInfo:
         """Return the one running job that a text means.

@@ -9,6 +9,7 @@ import click
 from weir.cli.client import RestClient
 from weir.cli.errors import HELP_OPTIONS
 from weir.cli.lookup import JobInfo, Where, complete_job, jobmanager_options
+from weir.cli.notice import notice
 from weir.cli.options import (
     absolute,
     detached_option,
@@ -98,7 +99,8 @@ def _dispose(path: str, where: Where, as_json: bool) -> None:
         from weir.jobmanager.disposal import dispose_savepoint
         from weir.jobmanager.settings import JobSettings
 
-        dispose_savepoint(path, JobSettings.of(ambient.layers()).storage)
+        with notice(f"Deleting savepoint {path!r}"):
+            dispose_savepoint(path, JobSettings.of(ambient.layers()).storage)
     if as_json:
         click.echo(json.dumps({"disposed": path}))
     else:

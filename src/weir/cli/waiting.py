@@ -28,6 +28,7 @@ LINE_EVERY_MS = 5_000
 _POLL_FIRST_S = 0.05
 _POLL_MOST_S = 0.5
 _INTERRUPTED = 130
+_LAST_WORD_MS = 30_000
 
 
 class Progress(Protocol):
@@ -206,14 +207,20 @@ def _left_behind(operation: Operation) -> dict[str, Any]:
 
 
 def _last_entry(job: JobInfo) -> directory.JobEntry:
-    for entry in directory.entries():
-        if entry.job_id == job.job_id and not entry.running:
-            return entry
-    msg = (
-        f"the JobManager of job {job.job_id} at {job.url} no longer answers, and it left no word "
-        "about its end: look into its log"
-    )
-    raise UnreachableError(msg)
+    """Return what a job left behind; one whose process still lives is given time to write it."""
+    clock, pause = SystemClock(), Pause()
+    deadline_ms = clock.monotonic_ms() + _LAST_WORD_MS
+    while True:
+        found = [entry for entry in directory.entries() if entry.job_id == job.job_id]
+        if found and not found[0].running:
+            return found[0]
+        if not found or clock.monotonic_ms() >= deadline_ms:
+            msg = (
+                f"the JobManager of job {job.job_id} at {job.url} no longer answers, and left no "
+                "word about its end: look into its log, and for a savepoint into the directory"
+            )
+            raise UnreachableError(msg)
+        pause.wait()
 
 
 def _acknowledged(job: JobInfo) -> str:

@@ -41,8 +41,7 @@ def submit(graph: StreamGraph, configuration: Configuration) -> SparkJob:
     if graph.max_parallelism is None and most > 0:
         graph.max_parallelism = most
     rest = _rest(resolved)
-    shown = {key: str(value) for key, value in resolved.to_dict().items()}
-    job = SparkJob(graph, settings, spark, shown)
+    job = SparkJob(graph, settings, spark, resolved.shown())
     job.start()
     if rest is not None:
         rest.register(job.control)

@@ -74,6 +74,11 @@ class CheckpointSettings:
             )
             raise UsageError(msg)
 
+    @property
+    def overtakes(self) -> bool:
+        """Tell whether barriers may overtake rows."""
+        return self.unaligned or self.mode is CheckpointingMode.AT_LEAST_ONCE
+
     def _set(self, name: str, value: int) -> None:
         object.__setattr__(self, name, value)
 

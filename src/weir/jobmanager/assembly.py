@@ -9,6 +9,7 @@ from weir.checkpoint.actions import Ack
 from weir.checkpoint.metadata import (
     CheckpointMetadata,
     FileRecord,
+    InFlightRecord,
     OperatorRecord,
     OperatorStateRecord,
     SourcePositions,
@@ -22,12 +23,16 @@ from weir.snapshot import FileHandle
 
 @dataclass(frozen=True)
 class EpochFacts:
-    """What the driver knew when the barrier of a checkpoint was sent."""
+    """What the driver knew when the barrier of a checkpoint was sent.
+
+    `cut_level` is where the barrier overtook rows, if it did.
+    """
 
     epoch: int
     positions: SourcePositions
     timestamp_ms: int
     savepoint_format: str | None = None
+    cut_level: int | None = None
 
 
 class _Files:
@@ -54,11 +59,16 @@ def assemble(
     """Return the metadata of a checkpoint that all subtasks acknowledged."""
     files = _Files()
     parts: dict[str, list[SubtaskRecord]] = {}
+    in_flight: list[InFlightRecord] = []
     for subtask, ack in sorted(acks.items()):
         message: Acknowledge | None = ack.payload
         if message is None or message.file is None:
             continue
         own = files.index(message.file, subtask)
+        rows = message.in_flight
+        # A slot that was done with an earlier level keeps rows that others have received.
+        if rows is not None and rows.level == facts.cut_level:
+            in_flight.append(InFlightRecord(subtask, own, rows.level, rows.records, rows.size))
         for part in message.operators:
             parts.setdefault(part.operator, []).append(_subtask(part, subtask, own, files))
     operators = tuple(
@@ -84,6 +94,7 @@ def assemble(
         sources=facts.positions,
         operators=operators,
         files=tuple(files.records),
+        in_flight=tuple(in_flight),
         savepoint_format=facts.savepoint_format,
     )
 

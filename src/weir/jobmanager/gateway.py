@@ -15,6 +15,7 @@ from weir.slot.channel import Channel, ChannelError
 from weir.slot.messages import (
     Acknowledge,
     Assignment,
+    Cut,
     Decline,
     Hello,
     Register,
@@ -26,6 +27,7 @@ from weir.slot.server import authorised
 
 log = logging.getLogger("weir.jobmanager")
 LOCATE_PATIENCE_S = 10.0
+_QUICK_S = 5.0
 
 
 class Callbacks:
@@ -127,7 +129,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class SlotCalls:
-    """The JobManager's calls to slots: complete, aborted, leave."""
+    """The JobManager's calls to slots: about checkpoints, cuts, and the end."""
 
     def __init__(self, registry: SlotRegistry, token: bytes) -> None:
         """Share the registry's view of who is there."""
@@ -156,6 +158,39 @@ class SlotCalls:
         body = msgspec.msgpack.encode((self._registry.attempt, checkpoint_id))
         for slot in self._registry.ready():
             self._tell(slot, "aborted", body)
+
+    def where(self, checkpoint_id: int, epoch: int) -> list[tuple[int, int]]:
+        """Return what levels of an epoch slots have begun and finished; they hold from then on.
+
+        Raises:
+            ChannelError: a slot cannot be asked.
+        """
+        body = msgspec.msgpack.encode((self._registry.attempt, checkpoint_id, epoch))
+        answers = [self._channel(s).call("where", body, _QUICK_S) for s in self._registry.ready()]
+        return [msgspec.msgpack.decode(answer, type=tuple[int, int]) for answer in answers]
+
+    def cut(self, cut: Cut) -> bool:
+        """Tell all slots where a barrier overtakes rows; False when one has gone beyond it.
+
+        Raises:
+            ChannelError: a slot did not answer.
+        """
+        slots = self._registry.ready()
+        answers = [self._channel(s).call_struct("cut", cut, _QUICK_S) for s in slots]
+        return all(msgspec.msgpack.decode(answer) for answer in answers)
+
+    def revoke(self, checkpoint_id: int) -> bool:
+        """Let a barrier overtake nothing; True when it has done so at a slot, or may have."""
+        body = msgspec.msgpack.encode((self._registry.attempt, checkpoint_id))
+        return any([self._revoke(slot, body) for slot in self._registry.ready()])  # noqa: C419
+
+    def _revoke(self, slot: SlotEntry, body: bytes) -> bool:
+        try:
+            answer = self._channel(slot).call("revoke", body, _QUICK_S)
+        except ChannelError as error:
+            log.debug("revoke: %s", error)
+            return True
+        return bool(msgspec.msgpack.decode(answer))
 
     def _tell(self, slot: SlotEntry, action: str, body: bytes) -> None:
         try:

@@ -40,12 +40,20 @@ from weir.jobmanager.recovery import (
     load_restore_point,
     newest_valid,
     rebased,
+    refuse_lost_sources,
     remove_abandoned,
     retained_checkpoint,
 )
 from weir.jobmanager.registry import SlotEntry, SlotRegistry
 from weir.jobmanager.settings import JobSettings
-from weir.slot.messages import Acknowledge, Assignment, Decline, OperatorRestore, SlotFailure
+from weir.slot.messages import (
+    Acknowledge,
+    Assignment,
+    Decline,
+    InFlightSource,
+    OperatorRestore,
+    SlotFailure,
+)
 from weir.storage.base import Storage
 from weir.storage.memory import MemoryStorage
 from weir.storage.uri import open_storage
@@ -105,6 +113,7 @@ class JobMaster(Callbacks):
         if settings.recovery_path:
             self.initial = load_restore_point(settings.recovery_path, settings.storage)
             adopt_max_parallelism(plan, self.initial, settings.allow_non_restored)
+            refuse_lost_sources(plan, self.initial, settings.allow_non_restored)
         self._ended_job = self._take_over()
         self.storage = self._open_storage()
         if self.initial is None:

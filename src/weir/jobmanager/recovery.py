@@ -19,7 +19,13 @@ from weir.checkpoint.restore import OperatorRestore as PlannedRestore
 from weir.checkpoint.restore import ProgramOperator, plan_restore
 from weir.checkpoint.retention import CheckpointRef
 from weir.checkpoint.store import list_completed, load_checkpoint, verify_files
-from weir.errors import CorruptStateError, StorageError, UsageError, WeirError
+from weir.errors import (
+    CorruptStateError,
+    IncompatibleStateError,
+    StorageError,
+    UsageError,
+    WeirError,
+)
 from weir.graph.plan import JobPlan
 from weir.jobmanager.owner import has_ended
 from weir.slot.messages import InFlightSource, KeyedSource, OperatorRestore
@@ -147,6 +153,27 @@ def adopt_max_parallelism(plan: JobPlan, point: RestorePoint, allow_non_restored
             op.max_parallelism = planned.max_parallelism
             for edge in plan.inputs_of(op.index):
                 edge.max_parallelism = planned.max_parallelism
+
+
+def refuse_lost_sources(plan: JobPlan, point: RestorePoint, allow_non_restored: bool) -> None:
+    """Refuse a program that lacks a source whose position was stored: the position is state.
+
+    Raises:
+        IncompatibleStateError: there is such a source, and leaving it behind was not allowed.
+    """
+    known = {op.uid or op.id for op in plan.operators if op.kind == "source"}
+    positions = point.metadata.sources
+    if allow_non_restored or positions.batch_id is None:
+        return
+    for entry in positions.layout:
+        if entry.uid not in known:
+            facts = point.metadata
+            msg = (
+                f"{facts.kind} {facts.checkpoint_id} holds the position of source {entry.uid!r}, "
+                f"which the program does not have (it has {sorted(known)!r}): give the source its "
+                "old uid back, or leave its position behind with --allowNonRestoredState"
+            )
+            raise IncompatibleStateError(msg)
 
 
 def assignments(

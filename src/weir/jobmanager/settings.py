@@ -63,7 +63,10 @@ class StateFileSettings:
 
 @dataclass(frozen=True)
 class JobSettings:
-    """Resolved settings of one job; times in milliseconds."""
+    """Resolved settings of one job; times in milliseconds.
+
+    `without_rows_of` is a checkpoint whose rows in flight are not to be restored.
+    """
 
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
     checkpoint_dir: str | None = None
@@ -71,6 +74,7 @@ class JobSettings:
     restart: RestartStrategy = field(default_factory=NoRestart)
     recovery_path: str | None = None
     allow_non_restored: bool = False
+    without_rows_of: int = -1
     parallelism: int | None = None
     available_now: bool = False
     trigger_interval_ms: int | None = None
@@ -114,6 +118,7 @@ class JobSettings:
             backend=_backend(settings),
             state_files=_state_files(settings, checkpoint),
             allow_non_restored=get(c.IGNORE_UNCLAIMED_STATE),
+            without_rows_of=get(c.WITHOUT_CHANNEL_STATE),
             parallelism=parallelism,
             available_now=batch or trigger == "available-now",
             trigger_interval_ms=_trigger_interval(trigger),
@@ -206,20 +211,15 @@ def _check_backlog(settings: Settings, checkpoint: CheckpointSettings) -> None:
 
 def _checkpoint(settings: Settings) -> CheckpointSettings:
     get = settings.get
-    if get(c.UNALIGNED):
-        log.warning(
-            "unaligned checkpoints are not available in this release: checkpoints are aligned"
-        )
-    mode = CheckpointingMode(str(get(c.MODE)).upper())
-    if mode is CheckpointingMode.AT_LEAST_ONCE:
-        log.warning("at-least-once mode runs as exactly-once in this release")
     return CheckpointSettings(
         interval_ms=get(c.INTERVAL) or None,
-        mode=CheckpointingMode.EXACTLY_ONCE,
+        mode=CheckpointingMode(str(get(c.MODE)).upper()),
         timeout_ms=get(c.TIMEOUT),
         min_pause_ms=get(c.MIN_PAUSE),
         max_concurrent=get(c.MAX_CONCURRENT),
         tolerable_failures=get(c.TOLERABLE_FAILURES),
+        unaligned=get(c.UNALIGNED),
+        aligned_timeout_ms=get(c.ALIGNED_TIMEOUT),
         retention=Retention(get(c.RETENTION)),
         num_retained=get(c.NUM_RETAINED),
     )

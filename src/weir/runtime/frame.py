@@ -47,6 +47,15 @@ class Frame(NamedTuple):
     payload: bytes | pa.Buffer
 
 
+@dataclass(frozen=True)
+class Incoming:
+    """A frame as it arrives: edge, origin and payload."""
+
+    edge: int
+    origin: int
+    payload: pa.Buffer
+
+
 class Chunk:
     """A run of records of one edge, as parallel lists; `None` lists mean "none of them has one"."""
 
@@ -64,6 +73,15 @@ class Chunk:
         self.timestamps = timestamps
         self.keys = keys
         self.groups = groups
+
+    def rows(self, start: int, stop: int | None = None) -> Chunk:
+        """Return some of the records."""
+        return Chunk(
+            self.values[start:stop],
+            None if self.timestamps is None else self.timestamps[start:stop],
+            None if self.keys is None else self.keys[start:stop],
+            None if self.groups is None else self.groups[start:stop],
+        )
 
 
 class ColumnChunk:

@@ -3,7 +3,11 @@
 `run_level` is the whole contract with the engine: the complete input of one level and epoch goes
 in, frames come out, and nothing happens in between that the caller could see. The order inside an
 epoch is fixed: due processing-time timers, broadcast input, other input in order of origin, then
-the watermark with its timers, then the barrier's sync phase.
+the watermark with its timers, then the barrier's sync phase. Rows in flight of a restored
+checkpoint belong to the first epoch, before everything newer on their edge.
+
+A barrier that overtakes rows takes the sync phase of all operators in the middle of a level, by
+`cut`, between two slices of records; then the barrier at the end of the epoch means nothing here.
 """
 
 from __future__ import annotations
@@ -12,9 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-import pyarrow as pa
+from typing import Any, Protocol
 
 from weir.failpoint import reach
 from weir.graph.plan import EdgeNode, JobPlan, OperatorNode
@@ -27,6 +29,7 @@ from weir.runtime.frame import (
     REPORT_EDGE,
     Control,
     Frame,
+    Incoming,
     origin,
     pack_control,
     pack_report,
@@ -34,6 +37,7 @@ from weir.runtime.frame import (
     unpack_control,
     unpack_data,
 )
+from weir.runtime.in_flight import InFlight, LevelProgress, keep
 from weir.runtime.operator import Operator, TaskFacts
 from weir.runtime.sinks import DriverSinkOperator
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
@@ -60,13 +64,13 @@ class EpochInfo:
     overtaking: bool = False
 
 
-@dataclass(frozen=True)
-class Incoming:
-    """A frame as it arrives: edge, origin and payload."""
+class Slices(Protocol):
+    """How a level's records are handled in parts."""
 
-    edge: int
-    origin: int
-    payload: pa.Buffer
+    rows: int
+
+    def pause(self) -> None:
+        """Do what is to be done between two slices: state is whole there."""
 
 
 class Subtask:
@@ -90,6 +94,10 @@ class Subtask:
             if not e.chained and e.target in self.operators
         }
         self._snapshots: dict[int, dict[int, OperatorSnapshot]] = {}
+        self._cut_id: int | None = None
+        self._progress: LevelProgress | None = None
+        self.restored: dict[int, list[Incoming]] = {}
+        self.restored_rows: list[tuple[int, str, list[Any]]] = []
         self.finished = False
         for op in self.operators.values():
             self._wire(op)
@@ -129,11 +137,20 @@ class Subtask:
         for index in sorted(self.operators, reverse=True):
             self.operators[index].open()
 
-    def run_level(self, level: int, info: EpochInfo, frames: Iterable[Incoming]) -> list[Frame]:
-        """Apply one epoch's input of one level and return what it sends on."""
+    def run_level(
+        self,
+        level: int,
+        info: EpochInfo,
+        frames: Iterable[Incoming],
+        slices: Slices | None = None,
+    ) -> list[Frame]:
+        """Apply one epoch's input of one level and return what it sends on.
+
+        With `slices` the records are handled in parts, and `slices.pause` is called before each.
+        """
         out: list[Frame] = []
         data: list[Incoming] = []
-        for frame in frames:
+        for frame in self._with_restored(level, frames):
             if frame.edge == REPORT_EDGE:
                 out.append(Frame(0, REPORT_EDGE, frame.origin, frame.payload))
             elif self.plan.edges[frame.edge].target_level != level:
@@ -146,10 +163,14 @@ class Subtask:
         for writer in self._writers[level]:
             writer.restart()
         self._on_processing_time(operators)
-        self._process(data)
+        data.sort(key=self._order)
+        if slices is None:
+            self._process(data)
+        else:
+            self._process_sliced(data, out, slices)
         self._on_processing_time(operators)
         self._advance(operators, info)
-        if info.checkpoint_id is not None:
+        if info.checkpoint_id is not None and info.checkpoint_id != self._cut_id:
             self._sync_phase(operators, info)
         for op in operators:
             if isinstance(op, StatefulOperator):
@@ -159,15 +180,67 @@ class Subtask:
         out.append(self._report(level, info, operators))
         return out
 
+    def _with_restored(self, level: int, frames: Iterable[Incoming]) -> Iterable[Incoming]:
+        """Add rows in flight of the restored checkpoint, once."""
+        self._reports += self.restored_rows
+        self.restored_rows = []
+        restored = self.restored.pop(level, None)
+        return frames if restored is None else [*restored, *frames]
+
+    def _order(self, frame: Incoming) -> tuple[int, int, int]:
+        return (_priority(self.plan.edges[frame.edge], self.plan), frame.edge, frame.origin)
+
     def _process(self, data: list[Incoming]) -> None:
         edges = self.plan.edges
-        data.sort(key=lambda f: (_priority(edges[f.edge], self.plan), f.edge, f.origin))
         for frame in data:
             edge = edges[frame.edge]
             chunk = unpack_data(frame.payload, edge)
             self._watermarks[edge.id].saw_records()
             self.operators[edge.target].process(chunk, edge.input_index)
             reach("slot.epoch")
+
+    def _process_sliced(self, data: list[Incoming], sent: list[Frame], slices: Slices) -> None:
+        progress = self._progress = LevelProgress(data, sent)
+        edges = self.plan.edges
+        for position, frame in enumerate(data):
+            edge = edges[frame.edge]
+            chunk = unpack_data(frame.payload, edge)
+            self._watermarks[edge.id].saw_records()
+            process = self.operators[edge.target].process
+            progress.next = position + 1
+            start = 0
+            while start < len(chunk.values):
+                progress.begun = (frame, chunk, start)
+                slices.pause()
+                stop = start + slices.rows
+                process(chunk.rows(start, stop), edge.input_index)
+                start = stop
+            progress.begun = None
+            reach("slot.epoch")
+        self._progress = None
+
+    def cut(
+        self, info: EpochInfo, level: int, output: list[Frame] | None, *, replayed: bool
+    ) -> InFlight:
+        """Take the sync phase of all operators now, and return what is on its way at a level.
+
+        Between two slices of the level, what is on its way is known here; `output` is what the
+        level has sent on when it is finished, None when the subtask has no part in it.
+        """
+        checkpoint = info.checkpoint_id
+        if checkpoint is None or checkpoint == self._cut_id:
+            msg = f"checkpoint {checkpoint!r} cannot be cut in epoch {info.epoch!r}"
+            raise RuntimeError(msg)
+        self._sync_phase(list(self.operators.values()), info)
+        self._cut_id = checkpoint
+        frames = list(output or ())
+        if self._progress is not None:
+            written = [f for writer in self._writers[level] for f in writer.frames]
+            frames = [*self._progress.frames(self.facts.subtask), *written]
+        for restored in self.restored.values():
+            frames += [Frame(self.facts.subtask, f.edge, f.origin, f.payload) for f in restored]
+        rows = [*self._reports, *self.restored_rows]
+        return keep(self.plan, level, frames, rows, replayed=replayed)
 
     def _on_processing_time(self, operators: list[Operator]) -> None:
         now = self.facts.clock.now_ms()
@@ -213,7 +286,7 @@ class Subtask:
         taken = self._snapshots.setdefault(checkpoint, {})
         reach("slot.sync")
         for op in operators:
-            if isinstance(op, StatefulOperator):
+            if isinstance(op, StatefulOperator) and op.node.index not in taken:
                 taken[op.node.index] = op.snapshot(
                     checkpoint,
                     info.checkpoint_timestamp_ms,

@@ -120,11 +120,19 @@ class OperatorRestore(msgspec.Struct, frozen=True):
     elements: list[tuple[FileHandle, dict[str, list[int]]]]
 
 
+class InFlightSource(msgspec.Struct, frozen=True):
+    """Rows in flight that one old subtask stored, among the rest of its file."""
+
+    subtask: int
+    file: FileHandle
+
+
 class Assignment(msgspec.Struct, frozen=True):
     """A slot's work: plan, identity, and the state to start from.
 
     Files of the restored checkpoint are relative to `restore_directory`. With `reusable`, new
     checkpoints may refer to its shared files. With `in_memory` all state travels in messages.
+    `in_flight` are all rows that the barrier overtook, for all subtasks.
     """
 
     job_id: str
@@ -146,6 +154,8 @@ class Assignment(msgspec.Struct, frozen=True):
     in_memory: bool = False
     reusable: bool = False
     storage: StorageOptions = msgspec.field(default_factory=StorageOptions)
+    in_flight: list[InFlightSource] = []
+    allow_non_restored: bool = False
 
 
 class EpochCall(msgspec.Struct, frozen=True):
@@ -165,6 +175,22 @@ class EpochCall(msgspec.Struct, frozen=True):
     full: bool = False
     native: bool = False
     overtaking: bool = False
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Where the barrier of a checkpoint overtakes rows: at a level of its epoch.
+
+    With `replayed` the sources will read the epoch again.
+    """
+
+    attempt: int
+    checkpoint_id: int
+    epoch: int
+    level: int
+    timestamp_ms: int = 0
+    directory: str = ""
+    full: bool = False
+    replayed: bool = False
 
 
 class EndMarker(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from weir.runtime.stateful import StatefulOperator
 from weir.runtime.subtask import Subtask
 from weir.slot.files import StoredFiles
 from weir.slot.messages import Assignment, KeyedSource, OperatorRestore
+from weir.slot.rows import restore_rows
 from weir.snapshot import FileHandle, SnapshotReader
 from weir.state.operator_state import OperatorRestoreSource
 from weir.state.raw import RawKeyedSource
@@ -28,6 +29,7 @@ def restore_subtask(
 
     Raises:
         CorruptStateError: a file is damaged or does not hold what the metadata says.
+        IncompatibleStateError: rows in flight have no place in the program.
     """
     if assignment.checkpoint_id is None:
         return
@@ -61,6 +63,8 @@ def restore_subtask(
             elements = [_elements(reader(h), part.operator, wanted) for h, wanted in part.elements]
             raw = [_raw(reader, part.operator, source) for source in part.keyed]
             op.restore(assignment.checkpoint_id, keyed, elements, raw)
+    stored = [(source.subtask, reader(source.file)) for source in assignment.in_flight]
+    restore_rows(subtask, stored, allow_missing=assignment.allow_non_restored)
 
 
 def _footer(reader: SnapshotReader, operator: str) -> dict[str, Any]:

@@ -10,10 +10,10 @@ import msgspec
 from pyarrow import flight
 
 from weir.errors import WeirError
-from weir.runtime.frame import FRAME_SCHEMA, Frame, frames_to_batch, payload_views
-from weir.runtime.subtask import EpochInfo, Incoming
+from weir.runtime.frame import FRAME_SCHEMA, Frame, Incoming, frames_to_batch, payload_views
+from weir.runtime.subtask import EpochInfo
 from weir.slot.channel import TOKEN_BYTES, read_frames
-from weir.slot.messages import EndMarker, EpochCall, decode, encode
+from weir.slot.messages import Cut, EndMarker, EpochCall, decode, encode
 from weir.slot.service import SlotService
 
 _BATCH_BYTES = 16 << 20
@@ -77,6 +77,14 @@ class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
             attempt, checkpoint = msgspec.msgpack.decode(body)
             self._service.notify_aborted(attempt, checkpoint)
             return b""
+        if action == "where":
+            attempt, checkpoint, epoch = msgspec.msgpack.decode(body)
+            return msgspec.msgpack.encode(self._service.where(attempt, checkpoint, epoch))
+        if action == "cut":
+            return msgspec.msgpack.encode(self._service.cut(decode(body, Cut)))
+        if action == "revoke":
+            attempt, checkpoint = msgspec.msgpack.decode(body)
+            return msgspec.msgpack.encode(self._service.revoke(attempt, checkpoint))
         if action == "leave":
             self._leave(body.decode())
             return b""

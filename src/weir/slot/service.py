@@ -1,7 +1,8 @@
 """What a slot does, without the network: apply epochs once, snapshot, commit, answer again.
 
 Invariants: an epoch of a level is applied at most once; asking again gives the same frames from
-memory; a slot that failed half-way never applies anything again.
+memory; a slot that failed half-way never applies anything again; a slot takes part in a checkpoint
+once, at the end of the epoch or where the barrier overtook rows.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from contextlib import contextmanager
 from weir.clock import Clock
 from weir.errors import StorageError, UserFunctionError, WeirError
 from weir.failpoint import reach
-from weir.runtime.frame import Frame
+from weir.runtime.frame import Frame, Incoming
+from weir.runtime.in_flight import InFlight, keep
 from weir.runtime.operator import user_traceback
 from weir.runtime.stateful import OperatorSnapshot
-from weir.runtime.subtask import EpochInfo, Incoming, Subtask
+from weir.runtime.subtask import EpochInfo, Subtask
 from weir.slot.files import SlotFiles
-from weir.slot.messages import Acknowledge, Decline, SlotFailure
+from weir.slot.interlude import Interludes
+from weir.slot.messages import Acknowledge, Cut, Decline, SlotFailure
+from weir.slot.overtake import Overtake, Slices
+from weir.slot.rows import StoredRows
 from weir.slot.upload import Upload
 
 ACKNOWLEDGED_BYTES_MAX = 512 << 20
@@ -44,6 +49,7 @@ class SlotService:
         clock: Clock,
         send: Send,
         spawn: Callable[[Callable[[], None]], None],
+        overtake: Overtake | None = None,
     ) -> None:
         """Wrap an opened subtask."""
         self._subtask = subtask
@@ -55,7 +61,9 @@ class SlotService:
         self._applied: dict[int, int] = {}
         self._outputs: dict[tuple[int, int], list[Frame]] = {}
         self._failure: str | None = None
-        self._sync_ms: dict[int, float] = {}
+        self._interludes = Interludes(self._lock)
+        self._overtake = overtake or Overtake(Slices(clock))
+        self._overtake.slices.between = self._between_slices
 
     @property
     def attempt(self) -> int:
@@ -77,16 +85,85 @@ class SlotService:
                 raise SlotFailedError(msg)
             try:
                 with without_collection():
-                    out = self._subtask.run_level(level, info, frames)
+                    out = self._apply(level, info, frames)
+                self._applied[level] = info.epoch
+                self._outputs = {k: v for k, v in self._outputs.items() if k[0] == info.epoch}
+                self._outputs[(info.epoch, level)] = out
+                cut = self._overtake.end() if info.overtaking else None
+                if cut is not None:
+                    self._make(cut)
             except Exception as error:
                 self._fail(error)
                 raise
-            self._applied[level] = info.epoch
-            self._outputs = {k: v for k, v in self._outputs.items() if k[0] == info.epoch}
-            self._outputs[(info.epoch, level)] = out
-            if info.checkpoint_id is not None and level == self._subtask.last_level:
-                self._start_async_phase(info, directory)
+            self._end_epoch(level, info, out, directory)
+            self._interludes.drain()
             return out
+
+    def _apply(self, level: int, info: EpochInfo, frames: list[Incoming]) -> list[Frame]:
+        if not info.overtaking:
+            return self._subtask.run_level(level, info, frames)
+        while (cut := self._overtake.begin(info.epoch, level)) is not None:
+            self._make(cut)
+        return self._subtask.run_level(level, info, frames, self._overtake.slices)
+
+    def _between_slices(self) -> None:
+        cut = self._overtake.wanted()
+        if cut is not None:
+            self._make(cut)
+        self._interludes.drain()
+
+    def _make(self, cut: Cut) -> None:
+        """Take part in a checkpoint here, in the middle of its epoch."""
+        reach("slot.cut")
+        info = EpochInfo(
+            cut.epoch, cut.checkpoint_id, cut.timestamp_ms, full=cut.full, overtaking=True
+        )
+        output = self._outputs.get((cut.epoch, cut.level))
+        rows = self._subtask.cut(info, cut.level, output, replayed=cut.replayed)
+        self._overtake.made(cut.checkpoint_id)
+        self._start_async_phase(cut.checkpoint_id, cut.directory, rows)
+
+    def _end_epoch(self, level: int, info: EpochInfo, out: list[Frame], directory: str) -> None:
+        """Take part in the epoch's checkpoint after the slot's last level, unless it has."""
+        number = info.checkpoint_id
+        if number is None or level != self._subtask.last_level or self._overtake.has_cut(number):
+            return
+        rows = None
+        if info.overtaking:
+            # The barrier may still overtake rows of slower slots at this level.
+            self._overtake.aligned(number)
+            rows = keep(self._subtask.plan, level, out, (), replayed=False)
+        self._start_async_phase(number, directory, rows)
+
+    def where(self, attempt: int, checkpoint_id: int, epoch: int) -> tuple[int, int]:
+        """Return which level of an epoch has begun and which is finished; from then on, hold."""
+        self._fence(attempt)
+        return self._overtake.where(checkpoint_id, epoch)
+
+    def cut(self, cut: Cut) -> bool:
+        """Let a barrier overtake rows; False when this slot has gone beyond the place."""
+        self._fence(cut.attempt)
+        if not self._overtake.want(cut):
+            return False
+        if self._overtake.is_idle:
+            self._interludes.run(self._make_if_idle)
+        return True
+
+    def revoke(self, attempt: int, checkpoint_id: int) -> bool:
+        """Let a barrier overtake nothing after all; True when it has done so here."""
+        self._fence(attempt)
+        return self._overtake.revoke(checkpoint_id)
+
+    def _make_if_idle(self) -> None:
+        widths, subtask = self._subtask.plan.level_parallelism, self._subtask.facts.subtask
+        cut = self._overtake.idle_cut(lambda level: subtask < widths[level])
+        if cut is None:
+            return
+        try:
+            self._make(cut)
+        except Exception as error:
+            self._fail(error)
+            raise
 
     def _fence(self, attempt: int) -> None:
         if attempt != self.attempt:
@@ -100,22 +177,24 @@ class SlotService:
         self._failure = str(error).splitlines()[0] if str(error) else type(error).__name__
         self._send(failure_message(self.attempt, self._subtask.facts.subtask, error))
 
-    def _start_async_phase(self, info: EpochInfo, directory: str) -> None:
-        if info.checkpoint_id is None:
-            return
-        snapshots = self._subtask.take_snapshots(info.checkpoint_id)
-        checkpoint_id = info.checkpoint_id
-        self._spawn(lambda: self._async_phase(checkpoint_id, directory, snapshots))
+    def _start_async_phase(self, checkpoint_id: int, directory: str, rows: InFlight | None) -> None:
+        snapshots = self._subtask.take_snapshots(checkpoint_id)
+        self._spawn(lambda: self._async_phase(checkpoint_id, directory, snapshots, rows))
 
     def _async_phase(
-        self, checkpoint_id: int, directory: str, snapshots: list[OperatorSnapshot]
+        self,
+        checkpoint_id: int,
+        directory: str,
+        snapshots: list[OperatorSnapshot],
+        rows: InFlight | None,
     ) -> None:
         facts = self._subtask.facts
         started = self._clock.monotonic_ms()
         try:
             files, path = self._files.at(directory)
             upload = Upload(files)
-            upload.run(path, snapshots)
+            stored = None if rows is None else StoredRows(self._subtask.plan, rows)
+            upload.run(path, snapshots, stored)
             elapsed = self._clock.monotonic_ms() - started
             refuse_too_long(upload)
             self._send(
@@ -128,19 +207,19 @@ class SlotService:
                     upload.created,
                     directory,
                     async_ms=elapsed,
+                    in_flight=upload.in_flight,
                 )
             )
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             self._send(Decline(facts.attempt, facts.subtask, checkpoint_id, reason))
         finally:
-            with self._lock:
-                for snapshot in snapshots:
-                    snapshot.release()
+            self._interludes.run(lambda: _release(snapshots))
 
     def notify_complete(self, attempt: int, checkpoint_id: int) -> list[tuple[str, list[bytes]]]:
         """Let sinks commit; returns staged files of sinks that the driver commits."""
-        with self._lock:
+
+        def commit() -> list[tuple[str, list[bytes]]]:
             self._fence(attempt)
             try:
                 reach("slot.commit")
@@ -151,17 +230,29 @@ class SlotService:
                 raise
             return self._subtask.take_staged()
 
+        return self._interludes.run(commit)
+
     def notify_aborted(self, attempt: int, checkpoint_id: int) -> None:
-        """Tell operators that a checkpoint was given up."""
-        with self._lock:
+        """Tell operators that a checkpoint was given up, at the next moment for it."""
+        self._fence(attempt)
+        self._overtake.revoke(checkpoint_id)
+
+        def tell() -> None:
             self._fence(attempt)
             self._subtask.notify_aborted(checkpoint_id)
+
+        self._interludes.soon(tell)
 
     def close(self) -> None:
         """Close all operators; what sinks did not prepare is dropped."""
         with self._lock:
             self._failure = self._failure or "the slot was closed"
             self._subtask.close()
+
+
+def _release(snapshots: list[OperatorSnapshot]) -> None:
+    for snapshot in snapshots:
+        snapshot.release()
 
 
 def refuse_too_long(upload: Upload) -> None:

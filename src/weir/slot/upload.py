@@ -8,7 +8,8 @@ from weir.backend.base import RESERVED_PREFIX, KeyedPart
 from weir.failpoint import reach
 from weir.runtime.stateful import OperatorSnapshot
 from weir.slot.files import Recording, SlotFiles
-from weir.slot.messages import OperatorPart
+from weir.slot.messages import InFlightPart, OperatorPart
+from weir.slot.rows import IN_FLIGHT, StoredRows
 from weir.snapshot import FileHandle, SnapshotWriter
 from weir.state.raw import RAW_KEYED
 
@@ -22,19 +23,27 @@ class Upload:
         self._recordings: list[Recording] = []
         self.file: FileHandle | None = None
         self.parts: list[OperatorPart] = []
+        self.in_flight: InFlightPart | None = None
 
     @property
     def created(self) -> list[FileHandle]:
         """Return the shared files that were made."""
         return [handle for recording in self._recordings for handle in recording.created]
 
-    def run(self, directory: str, snapshots: list[OperatorSnapshot]) -> None:
+    def run(
+        self,
+        directory: str,
+        snapshots: list[OperatorSnapshot],
+        rows: StoredRows | None = None,
+    ) -> None:
         """Write one file for all operators of a slot, and shared ones where backends want them.
+
+        Rows in flight go into the same file.
 
         All files are durable when this returns. When it raises, the checkpoint's own file is not
         visible, and shared files that were made are deleted.
         """
-        if not snapshots:
+        if not snapshots and not rows:
             return
 
         def fill(writer: SnapshotWriter) -> dict[str, Any]:
@@ -49,7 +58,13 @@ class Upload:
                 footers[snapshot.node.id] = footer
                 self.parts.append(_part(snapshot, footer, keyed, size))
                 reach("slot.upload")
-            return {"operators": footers}
+            if not rows:
+                return {"operators": footers}
+            before = writer.size
+            described = rows.write(writer)
+            self.in_flight = InFlightPart(rows.level, rows.records, writer.size - before)
+            self._files.refuse_too_large(self.in_flight.size)
+            return {"operators": footers, IN_FLIGHT: described}
 
         try:
             self.file = self._files.write(directory, "", fill)

@@ -21,6 +21,7 @@ from weir.graph.plan import JobPlan
 from weir.ids import JobId
 from weir.jobmanager.checkpoints import Barrier
 from weir.jobmanager.master import JobMaster
+from weir.jobmanager.overtake import BarrierEpoch, overtaking
 from weir.jobmanager.recovery import RestorePoint
 from weir.jobmanager.settings import JobSettings
 from weir.runtime.subtask import EpochInfo
@@ -77,6 +78,7 @@ class Attempt:
         given = job.input
         self._describer = Describer(given.spools, given.kept, job.settings.storage)
         self._positions = self._initial()
+        self._handled = self._positions
         self._epoch = restored.metadata.epoch if restored else 0
         self._lock = threading.Lock()
         self._idle_since_ms = job.clock.monotonic_ms()
@@ -150,13 +152,18 @@ class Attempt:
         self._finish()
 
     def _begin(self) -> None:
-        """See that all slots work, when somebody waits to hear it."""
+        """Run an epoch ahead of the query, for restored rows or for somebody who waits for it.
+
+        Rows that the restored barrier overtook come first; and its end shows that all slots work.
+        """
         ending = self._job.ending
-        if ending is None or ending.reached is None:
+        awaited = ending is not None and ending.reached is not None
+        if not awaited and not self._job.master.has_rows_in_flight:
             return
         with self._lock:
             self._run_epoch(None, final=False)
-        self._job.confirm()
+        if awaited:
+            self._job.confirm()
 
     def _start_local_slots(self) -> None:
         """Let slots on this host start while Spark plans, instead of on first need."""
@@ -209,7 +216,11 @@ class Attempt:
         if barrier is not None:
             info = barrier.info(self._epoch, final=final)
         directory = "" if barrier is None else barrier.directory
-        reports = self._runner.run(batch, info, directory)
+        before = partial(self._describer.describe, self._handled, None)
+        sent = BarrierEpoch(barrier, self._epoch, before) if barrier and info.overtaking else None
+        with overtaking(master.calls, master.checkpoints, sent):
+            reports = self._runner.run(batch, info, directory)
+        self._handled = self._positions
         self._job.take_reports(self._epoch, reports)
         master.checkpoints.epoch_done(barrier)
         self._idle_since_ms = self._job.clock.monotonic_ms()

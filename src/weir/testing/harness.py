@@ -29,10 +29,12 @@ from weir.jobmanager.checkpoints import Barrier, CheckpointEvents, CheckpointRun
 from weir.jobmanager.claims import ClaimMode, decide_claim
 from weir.jobmanager.cleanup import CheckpointFiles
 from weir.jobmanager.failures import from_failure
+from weir.jobmanager.overtake import BarrierEpoch, Outcome, Overtaking
 from weir.jobmanager.recovery import (
     RestorePoint,
     adopt_max_parallelism,
     assignments,
+    in_flight_sources,
     newest_valid,
     rebased,
 )
@@ -68,7 +70,8 @@ class HarnessOptions:
     for `run_async`; `repeated` calls every slot twice, as Spark does after a task failed;
     `wait_for_checkpoints` holds collected records back until they are covered. State goes to
     files of any size unless `state_files` says otherwise; `claim` is what a successor may do with
-    the checkpoint that it starts from.
+    the checkpoint that it starts from. In epochs whose barrier may overtake rows, slots handle
+    `slice_rows` records at a time.
     """
 
     storage: Storage = field(default_factory=MemoryStorage)
@@ -83,6 +86,9 @@ class HarnessOptions:
     backend: BackendSettings = field(default_factory=BackendSettings)
     state_files: StateFileSettings = field(default_factory=lambda: StateFileSettings(0))
     claim: ClaimMode = ClaimMode.NO_CLAIM
+    slice_rows: int = 1
+    allow_non_restored: bool = False
+    without_rows_of: int = -1
 
 
 class _Collected(Results):
@@ -133,7 +139,7 @@ class JobHarness:
         self._claim = decide_claim(self.options.claim, restore, self.options.storage)
         self._initial = restore = self._claim.point
         if restore is not None:
-            adopt_max_parallelism(self.plan, restore, False)
+            adopt_max_parallelism(self.plan, restore, self.options.allow_non_restored)
         self._plan_bytes = cloudpickle.dumps(self.plan)
         self.results = _Collected(self.options.wait_for_checkpoints)
         self.storage = self._hooks.storage(self.options.storage, None)
@@ -144,6 +150,8 @@ class JobHarness:
         self.zombies: list[HarnessSlot] = []
         self.failure: WeirError | None = None
         self._epochs: dict[int, int] = {}
+        self._read = self.sources.positions(0)
+        self._sent: BarrierEpoch | None = None
         first = 1 if restore is None else restore.metadata.checkpoint_id + 1
         self.slots = self._new_slots(0)
         coordinator = CheckpointCoordinator(
@@ -158,7 +166,7 @@ class JobHarness:
             _CurrentSlots(self),
             self.plan,
             self.clock,
-            CheckpointEvents(self._completed, self._fail),
+            CheckpointEvents(self._completed, self._fail, overtook=self._overtook),
         )
 
     def start(self) -> JobHarness:
@@ -178,6 +186,7 @@ class JobHarness:
             self._hooks,
             lineage,
             self.options.deferred,
+            self.options.slice_rows,
         )
         return HarnessSlots(self._plan_bytes, attempt, settings)
 
@@ -193,13 +202,16 @@ class JobHarness:
         parts: list[list[OperatorRestore]] = [[] for _ in range(self.plan.slots)]
         if point is not None:
             point = rebased(point, self.job_id)
-            parts = assignments(self.plan, point, False)
+            parts = assignments(self.plan, point, self.options.allow_non_restored)
         self.sources.rewind(None if point is None else point.metadata.sources)
         self.epoch = 0 if point is None else point.metadata.epoch
+        self._read, self._sent = self.sources.positions(self.epoch), None
         self.runner.start_periodic()
         for part in parts:
             self._raise_failures(partial(self.slots.start, self._assignment(point, part)))
         self._hooks.step("attempt runs")
+        if in_flight_sources(point, self.options.without_rows_of):
+            self._raise_failures(lambda: self._run_epoch({}, final=False))
 
     def _choose(self) -> RestorePoint | None:
         refs = self.runner.coordinator.completed
@@ -229,6 +241,8 @@ class JobHarness:
             compress=files.compress,
             in_memory=files.in_memory,
             reusable=point is not None and self._claim.may_refer_to(point),
+            in_flight=in_flight_sources(point, self.options.without_rows_of),
+            allow_non_restored=self.options.allow_non_restored,
         )
 
     def run_epoch(
@@ -252,7 +266,8 @@ class JobHarness:
     def _run_epoch(self, taken: dict[int, list[Any]], final: bool) -> Barrier | None:
         self.epoch += 1
         self._hooks.step("epoch begins")
-        barrier = self.runner.begin_epoch(self.epoch, lambda _: self.sources.positions(self.epoch))
+        before, self._read = self._read, self.sources.positions(self.epoch)
+        barrier = self.runner.begin_epoch(self.epoch, lambda _: self._read)
         self._hooks.step("epoch is decided")
         info = EpochInfo(self.epoch, final=final)
         directory = ""
@@ -260,14 +275,24 @@ class JobHarness:
             directory = barrier.directory
             self._epochs[barrier.checkpoint_id] = self.epoch
             info = barrier.info(self.epoch, final=final)
+            self._sent = BarrierEpoch(barrier, self.epoch, lambda: before)
         frames = self._source_frames(taken, info)
         for level in range(1, self.plan.levels):
             frames = self._level(level, info, frames, directory)
         self._take_reports(frames)
+        self._sent = None
         self._hooks.step("epoch's results are here")
         self.runner.epoch_done(barrier)
         self._hooks.step("epoch is done")
         return barrier
+
+    def overtake(self) -> Outcome:
+        """Let the barrier of the running epoch overtake rows now, as the driver's thread does."""
+        if self._sent is None or not self._sent.barrier.overtaking:
+            return Outcome.GIVEN_UP
+        with self._hooks.process(None):
+            self._hooks.step("the barrier overtakes")
+            return Overtaking(self.slots, self.runner, self._sent).attempt()
 
     def _source_frames(self, taken: dict[int, list[Any]], info: EpochInfo) -> list[Frame]:
         """Level 0; an epoch without input has none, as on Spark."""
@@ -436,6 +461,9 @@ class JobHarness:
 
     def _completed(self, ref: CheckpointRef) -> None:
         self.results.release_up_to(self._epochs.pop(ref.checkpoint_id, 0))
+
+    def _overtook(self, checkpoint_id: int) -> None:
+        self._epochs[checkpoint_id] -= 1
 
     def _fail(self, message: str) -> None:
         if self.failure is None:

@@ -17,12 +17,21 @@ from weir.clock import Clock
 from weir.errors import WeirError
 from weir.graph.plan import JobPlan
 from weir.ids import JobId
-from weir.runtime.frame import Frame, frames_to_batch, payload_views
+from weir.runtime.frame import Frame, Incoming, frames_to_batch, payload_views
 from weir.runtime.operator import TaskFacts
-from weir.runtime.subtask import EpochInfo, Incoming, Subtask
+from weir.runtime.subtask import EpochInfo, Subtask
 from weir.slot.channel import ChannelError
 from weir.slot.files import SlotFiles
-from weir.slot.messages import Acknowledge, Assignment, Decline, SlotFailure, decode, encode
+from weir.slot.messages import (
+    Acknowledge,
+    Assignment,
+    Cut,
+    Decline,
+    SlotFailure,
+    decode,
+    encode,
+)
+from weir.slot.overtake import Overtake, Slices
 from weir.slot.restore import restore_subtask
 from weir.slot.service import SlotService, failure_message
 from weir.storage.base import Storage
@@ -55,6 +64,9 @@ class Hooks:
         """Return the storage as one process sees it."""
         return inner
 
+    def paused(self, slot: HarnessSlot) -> None:
+        """Act between two slices of a level whose barrier may overtake rows."""
+
     def killed(self, slot: HarnessSlot) -> None:
         """Learn that a slot is gone without having closed anything."""
 
@@ -84,6 +96,7 @@ class SlotSettings:
     hooks: Hooks
     lineage: tuple[str, ...] = ()
     deferred: bool = False
+    slice_rows: int = 1
 
 
 class HarnessSlots:
@@ -139,7 +152,12 @@ class HarnessSlots:
             self._send(slot, failure_message(self.attempt, slot.subtask, error))
             raise
         slot.service = SlotService(
-            subtask, files, shared.clock, lambda m: self._send(slot, m), self._spawner(slot)
+            subtask,
+            files,
+            shared.clock,
+            lambda m: self._send(slot, m),
+            self._spawner(slot),
+            Overtake(_WatchedSlices(slot, shared), hold_s=0.0),
         )
         shared.hooks.step("slot is ready")
 
@@ -214,6 +232,38 @@ class HarnessSlots:
             staged.extend(self.guarded(slot, work))
         return staged
 
+    def where(self, checkpoint_id: int, epoch: int) -> list[tuple[int, int]]:
+        """Ask all slots where they are."""
+        return [
+            self._called(slot, "where", lambda s: s.where(self.attempt, checkpoint_id, epoch))
+            for slot in self.slots
+        ]
+
+    def cut(self, cut: Cut) -> bool:
+        """Tell all slots where to cut."""
+        sent = decode(encode(cut), Cut)
+        return all(self._called(slot, "cut", lambda s: s.cut(sent)) for slot in self.slots)
+
+    def revoke(self, checkpoint_id: int) -> bool:
+        """Let no slot cut any more."""
+        made = False
+        for slot in self.slots:
+            try:
+                done = self._called(slot, "revoke", lambda s: s.revoke(self.attempt, checkpoint_id))
+            except ChannelError:
+                done = True
+            made = made or done
+        return made
+
+    def _called(self, slot: HarnessSlot, what: str, call: Callable[[SlotService], T]) -> T:
+        def work() -> T:
+            self._settings.hooks.step(f"{what} is asked")
+            answer = call(self._service(slot))
+            self._settings.hooks.step(f"{what} is answered")
+            return answer
+
+        return self.guarded(slot, work)
+
     def aborted(self, checkpoint_id: int) -> None:
         """Tell all slots that a checkpoint was given up; nobody depends on it."""
         for slot in self.slots:
@@ -259,6 +309,21 @@ class HarnessSlots:
         if slot.service is None:
             raise _gone(slot)
         return slot.service
+
+
+class _WatchedSlices(Slices):
+    """Slices of a fixed length, with a place for a test to act between them."""
+
+    def __init__(self, slot: HarnessSlot, settings: SlotSettings) -> None:
+        super().__init__(settings.clock, settings.slice_rows, settings.slice_rows)
+        self._slot = slot
+        self._hooks = settings.hooks
+
+    def pause(self) -> None:
+        """Let the test act, then do what is to be done."""
+        self._hooks.step("slice")
+        self._hooks.paused(self._slot)
+        super().pause()
 
 
 class _AtOnce:

@@ -27,6 +27,7 @@ from weir.storage.base import (
 )
 
 _TEMPORARY_SUFFIX = ".tmp"
+_OPEN_ATTEMPTS = 3
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 
 
@@ -77,23 +78,27 @@ class LocalStorage:
         final = self._full(path)
         directory, name = os.path.split(final)
         temporary = os.path.join(directory, f".{name}.{unique_suffix()}{_TEMPORARY_SUFFIX}")
-        with _explained("write", final):
-            if os.path.exists(final):  # spare the caller the writing; the link below decides
-                raise FileExistsError
-            _make_directories(directory)
-            file = io.BufferedWriter(_ExplainedFile(temporary, final))
+        made: list[str] = []
         try:
-            yield cast(BinaryIO, file)
             with _explained("write", final):
-                file.flush()
-                os.fsync(file.fileno())
-                file.close()
-                os.link(temporary, final)
-        finally:
-            with contextlib.suppress(OSError, StorageError):
-                file.close()
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+                if os.path.exists(final):  # spare the caller the writing; the link below decides
+                    raise FileExistsError
+                file = _open_new(temporary, final, made)
+            try:
+                yield cast(BinaryIO, file)
+                with _explained("write", final):
+                    file.flush()
+                    os.fsync(file.fileno())
+                    file.close()
+                    os.link(temporary, final)
+            finally:
+                with contextlib.suppress(OSError, StorageError):
+                    file.close()
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+        except BaseException:
+            _remove_empty(made)
+            raise
         with _explained("write", final):
             _sync_directory(directory)
 
@@ -154,17 +159,39 @@ def _explained(verb: str, path: str) -> Iterator[None]:
         raise StorageError(msg) from error
 
 
-def _make_directories(directory: str) -> None:
-    """Make a directory and those above it; each new entry is durable before the next is made."""
+def _open_new(temporary: str, final: str, made: list[str]) -> io.BufferedWriter:
+    """Open a temporary file and make the directories above it, which are added to `made`."""
+    for _ in range(_OPEN_ATTEMPTS - 1):
+        _make_directories(os.path.dirname(temporary), made)
+        # Another writer that failed may have removed a directory that it made and found empty.
+        with contextlib.suppress(FileNotFoundError):
+            return io.BufferedWriter(_ExplainedFile(temporary, final))
+    _make_directories(os.path.dirname(temporary), made)
+    return io.BufferedWriter(_ExplainedFile(temporary, final))
+
+
+def _make_directories(directory: str, made: list[str]) -> None:
+    """Make a directory and those above it; each new entry is durable before the next is made.
+
+    Appends to `made` what it made, also when it fails half-way.
+    """
     if os.path.isdir(directory):
         return
     parent = os.path.dirname(directory)
-    _make_directories(parent)
+    _make_directories(parent, made)
     with contextlib.suppress(FileExistsError):
         os.mkdir(directory)
+        made.append(directory)
     if not os.path.isdir(directory):
         raise NotADirectoryError(None, "a file stands where a directory is needed")
     _sync_directory(parent)
+
+
+def _remove_empty(directories: list[str]) -> None:
+    """Remove directories that a failed write made, unless somebody uses them by now."""
+    with contextlib.suppress(OSError):
+        for directory in reversed(directories):
+            os.rmdir(directory)
 
 
 def _sync_directory(directory: str) -> None:

@@ -163,6 +163,8 @@ class Handler(BaseHTTPRequestHandler):
         """Answer what the HTTP parser refused, in the form of all other errors."""
         self.command = getattr(self, "command", None) or "GET"
         self.path = getattr(self, "path", "/")
+        # What is not HTTP counts as HTTP/0.9, which would be answered without a head.
+        self.request_version = self.protocol_version
         self.close_connection = True
         data = msgspec.json.encode({"errors": [message or "The request is malformed."]})
         self._send(405 if code == 501 else code, data, JSON, {"Connection": "close"})

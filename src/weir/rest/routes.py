@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from weir.rest import async_routes
-from weir.rest.routing import Route
+from weir.rest import async_routes, checkpoint_routes, cluster_routes, job_routes
+from weir.rest.cluster import Cluster
+from weir.rest.openapi import document
+from weir.rest.routing import Request, Route
 
-ROUTES: Final[tuple[Route, ...]] = (*async_routes.ROUTES,)
+
+def openapi(_cluster: Cluster, _request: Request) -> dict[str, Any]:
+    """Tell what is served."""
+    return document(ROUTES)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    *cluster_routes.ROUTES,
+    *job_routes.ROUTES,
+    *checkpoint_routes.ROUTES,
+    *async_routes.ROUTES,
+    Route("GET", "/openapi.json", openapi, "This document.", dict[str, Any]),
+)

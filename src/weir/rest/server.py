@@ -13,6 +13,7 @@ import socketserver
 import threading
 from collections.abc import Sequence
 from http.server import ThreadingHTTPServer
+from typing import Final
 
 from weir.clock import Clock
 from weir.errors import UsageError
@@ -24,6 +25,8 @@ from weir.rest.routing import Router
 from weir.rest.settings import LOOPBACK, LOOPBACK_NAMES, RestSettings, needs_token
 
 _LOG = logging.getLogger("weir.rest")
+# How long close() may wait; looking this often costs nothing that can be measured.
+_CLOSING_S: Final = 0.05
 
 
 class _Server(ThreadingHTTPServer):
@@ -82,7 +85,9 @@ class RestServer:
         handler = type("BoundHandler", (Handler,), {"site": self})
         self._server = self._bind(handler)
         name = f"weir-rest-{self.port}"
-        threading.Thread(target=self._server.serve_forever, name=name, daemon=True).start()
+        threading.Thread(
+            target=self._server.serve_forever, args=(_CLOSING_S,), name=name, daemon=True
+        ).start()
         _LOG.info("REST listens at %s", self.url)
         if self._token_is_ours:
             _LOG.warning("REST at %s needs this bearer token: %s", self.url, self.token)

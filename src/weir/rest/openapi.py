@@ -1,0 +1,84 @@
+"""The OpenAPI 3.1 document, made from the routes and the types of their bodies and answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+import weir
+from weir.rest.routing import JSON, VARIABLES, Route
+
+_REF: Final = "#/components/schemas/{name}"
+
+
+class Errors(msgspec.Struct):
+    """Why a request was refused."""
+
+    errors: list[str]
+
+
+def document(routes: Sequence[Route]) -> dict[str, Any]:
+    """Return the document of exactly these routes."""
+    bodies = [route.body for route in routes if route.body is not None]
+    types = [*(route.response for route in routes), *bodies, Errors]
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    answers, errors = schemas[: len(routes)], schemas[-1]
+    requests = iter(schemas[len(routes) : -1])
+    paths: dict[str, dict[str, Any]] = {}
+    for route, answer in zip(routes, answers, strict=True):
+        body = next(requests) if route.body is not None else None
+        where = paths.setdefault(re.sub(r":(\w+)", r"{\1}", route.path), {})
+        where[route.method.lower()] = _operation(route, body, answer, errors)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Weir",
+            "version": weir.__version__,
+            "description": "Flink's REST for jobs on Spark; every path also begins with /v1.",
+        },
+        "servers": [{"url": "/"}, {"url": "/v1"}],
+        # The second, empty alternative: on loopback there may be no token.
+        "security": [{"bearer": []}, {}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route, body: Any, answer: Any, errors: Any) -> dict[str, Any]:
+    names = [part.strip(":") for part in re.split(r"[/.-]", route.path) if part]
+    operation: dict[str, Any] = {
+        "operationId": "_".join([route.method.lower(), *names]),
+        "summary": route.summary,
+        "responses": {
+            str(route.status): {
+                "description": route.summary,
+                "content": {route.media.partition(";")[0]: {"schema": answer}},
+            },
+            "default": {
+                "description": "The request was refused.",
+                "content": {JSON: {"schema": errors}},
+            },
+        },
+    }
+    parameters = [_path_parameter(name) for name in route.variables]
+    parameters += [_query_parameter(name, text) for name, text in route.query.items()]
+    if parameters:
+        operation["parameters"] = parameters
+    if body is not None:
+        operation["requestBody"] = {"content": {JSON: {"schema": body}}}
+    return operation
+
+
+def _path_parameter(name: str) -> dict[str, Any]:
+    schema = {"type": "string", "pattern": f"^{VARIABLES[name]}$"}
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _query_parameter(name: str, text: str) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": text, "schema": {"type": "string"}}

@@ -27,6 +27,7 @@ SILENT_MS = 2_000
 LINE_EVERY_MS = 5_000
 _POLL_FIRST_S = 0.05
 _POLL_MOST_S = 0.5
+_POLL_LAST_S = 0.1
 _INTERRUPTED = 130
 _LAST_WORD_MS = 30_000
 
@@ -102,17 +103,18 @@ def progress(clock: Clock | None = None) -> Iterator[Progress]:
 
 
 class Pause:
-    """The time between two looks; longer each time, half a second at most."""
+    """The time between two looks; longer each time, half a second at most, or as told."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_s: float = _POLL_MOST_S) -> None:
         """Begin with short ones."""
         self._next_s = _POLL_FIRST_S
+        self._most_s = most_s
         self._never = threading.Event()
 
     def wait(self) -> None:
         """Let time pass; Ctrl-C ends it."""
         self._never.wait(self._next_s)
-        self._next_s = min(_POLL_MOST_S, self._next_s * 1.5)
+        self._next_s = min(self._most_s, self._next_s * 1.5)
 
 
 @contextmanager
@@ -149,7 +151,9 @@ class Operation:
         Raises:
             WeirError: the operation failed; the class is the one that the job gave.
         """
-        client, pause = self.job.client, Pause()
+        client = self.job.client
+        # A process that is about to end answers only for a moment.
+        pause = Pause(_POLL_LAST_S if self.ends_job else _POLL_MOST_S)
         with interruptible(self.what, f"weir list, or {self.url}"), progress() as shown:
             click.echo(f"{self.what} was requested.", err=True)
             while True:
@@ -200,10 +204,16 @@ def wait_for_end(job: JobInfo) -> str:
 
 def _left_behind(operation: Operation) -> dict[str, Any]:
     entry = _last_entry(operation.job)
-    if entry.savepoint is None:
-        msg = f"{operation.what} failed: the job ended ({entry.status}) without one"
-        raise JobExecutionError(msg)
-    return {"location": entry.savepoint}
+    if entry.savepoint is not None:
+        return {"location": entry.savepoint}
+    if entry.status == "FAILED":
+        msg = f"{operation.what} failed: the job ended (FAILED) without one"
+    else:
+        msg = (
+            f"{operation.what} was not found: the job ended ({entry.status}) before it told where "
+            "it is; 'weir state ls DIRECTORY' shows what is there"
+        )
+    raise JobExecutionError(msg)
 
 
 def _last_entry(job: JobInfo) -> directory.JobEntry:

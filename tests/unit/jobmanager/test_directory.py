@@ -1,0 +1,65 @@
+"""Jobs of a host as files: who is found, who is forgotten, who may read them."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from weir.errors import StorageError
+from weir.jobmanager.directory import ENDED_KEPT, JobEntry, entries, publish, running
+from weir.jobmanager.owner import process_started
+
+
+@pytest.fixture(autouse=True)
+def run_dir(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "run"))
+    return tmp_path / "run"
+
+
+def job(job_id, started_ms=1, **fields):
+    known = {"pid": os.getpid(), "process": process_started(os.getpid()), **fields}
+    return JobEntry(
+        job_id=job_id, name="j", url="http://localhost:1", started_ms=started_ms, **known
+    )
+
+
+def test_running_jobs_are_found_newest_first_and_updated_in_place(run_dir):
+    publish(job("a", 1))
+    publish(job("b", 2))
+    publish(job("a", 1, uses=("file:///s",)))
+    assert [(e.job_id, e.uses) for e in running()] == [("b", ()), ("a", ("file:///s",))]
+    publish(job("b", 2, status="FINISHED", savepoint="file:///x"))
+    assert [e.job_id for e in running()] == ["a"]
+    assert [(e.job_id, e.savepoint) for e in entries()] == [("b", "file:///x"), ("a", None)]
+
+
+def test_a_job_whose_process_is_gone_is_forgotten(run_dir):
+    publish(job("a"))
+    publish(job("b", process="1"))
+    assert [e.job_id for e in entries()] == ["a"]
+    assert sorted(p.name for p in run_dir.iterdir()) == ["a.json"]
+
+
+def test_only_the_last_ended_jobs_are_remembered(run_dir):
+    for number in range(ENDED_KEPT + 3):
+        publish(job(f"{number:02}", number, status="CANCELED"))
+    assert [e.job_id for e in entries()][-1] == "03"
+    assert len(list(run_dir.iterdir())) == ENDED_KEPT
+
+
+def test_nobody_else_can_read_the_files_and_broken_ones_are_passed_over(run_dir):
+    publish(job("a", token="secret"))
+    assert stat.S_IMODE(run_dir.stat().st_mode) == 0o700
+    assert stat.S_IMODE((run_dir / "a.json").stat().st_mode) == 0o600
+    (run_dir / "b.json").write_text("{")
+    assert [e.token for e in entries()] == ["secret"]
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "file" / "run"))
+    with pytest.raises(StorageError, match="file/run"):
+        publish(job("a"))
+    assert entries() == []

@@ -59,7 +59,7 @@ def test_settings_are_shown_without_secrets(client: Client, job: ManualJob) -> N
             "s3.secret-key": "hush",
             "weir.rest.token": "hush",
             "a": "1",
-            "pipeline.global-job-parameters": "user:ann,password:hush",
+            "pipeline.global-job-parameters": "user:ann",
         }
     )
     config = client.json(f"/jobs/{JOB_ID}/config")
@@ -68,8 +68,7 @@ def test_settings_are_shown_without_secrets(client: Client, job: ManualJob) -> N
     assert config["execution-config"]["user-config"]["user"] == "ann"
     assert {"key": "a", "value": "1"} in client.json("/jobmanager/config")
     for path in (f"/jobs/{JOB_ID}/config", "/jobmanager/config"):
-        shown = client.get(path).raw.replace(b"user:ann,password:hush", b"hush-if-shown")
-        assert b'"hush"' not in shown
+        assert b"hush" not in client.get(path).raw
 
 
 def test_failures_come_newest_first_and_as_many_as_asked_for(

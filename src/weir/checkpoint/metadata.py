@@ -184,6 +184,10 @@ def decode_metadata(data: bytes, name: str) -> CheckpointMetadata:
         metadata = msgspec.json.decode(body, type=CheckpointMetadata)
     except msgspec.MsgspecError as error:
         raise _corrupt(name, str(error)) from error
+    # The checksum covers the body alone, so a damaged header could name another readable version.
+    if metadata.format_version != int(match.group(1)):
+        described = f"version {int(match.group(1))!r}, its body {metadata.format_version!r}"
+        raise _corrupt(name, f"its header says {described}")
     for problem in _inconsistencies(metadata):
         raise _corrupt(name, problem)
     return metadata

@@ -57,7 +57,7 @@ METADATA = CheckpointMetadata(
 )
 
 
-def sealed(body: bytes, version: int = 1) -> bytes:
+def sealed(body: bytes, version: int = 3) -> bytes:
     return b"weir-metadata %d %08x %d\n%s" % (version, zlib.crc32(body), len(body), body)
 
 
@@ -103,6 +103,12 @@ def test_every_flipped_bit_is_noticed(choice: st.DataObject) -> None:
     data[position] ^= 1 << choice.draw(st.integers(0, 7))
     with pytest.raises((CorruptStateError, IncompatibleStateError), match="the file"):
         decode_metadata(bytes(data), "the file")
+
+
+def test_a_header_of_another_readable_version_is_noticed() -> None:
+    data = encode_metadata(METADATA).replace(b"weir-metadata 3 ", b"weir-metadata 2 ", 1)
+    with pytest.raises(CorruptStateError, match="header says version 2, its body 3"):
+        decode_metadata(data, "f")
 
 
 def test_appended_bytes_are_noticed() -> None:

@@ -71,7 +71,7 @@ def test_an_aligned_checkpoint_waits_for_all_rows_and_an_unaligned_one_does_not(
     assert harness.runner.is_completed(1)
 
 
-@pytest.mark.parametrize("at", (2, 9, 17, 28, 36))
+@pytest.mark.parametrize("at", [2, 9, 17, 28, 36])
 @pytest.mark.parametrize("when", ["at once", "after the epoch", "after another epoch"])
 def test_a_crash_after_an_overtaking_barrier_loses_and_repeats_nothing(at, when):
     env = environment()

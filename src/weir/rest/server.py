@@ -163,4 +163,5 @@ def endpoint(settings: RestSettings) -> RestServer:
             known = _servers[os.getpid()] = (settings, server)
         elif known[0] != settings:
             _LOG.warning("REST listens at %s already; other settings are ignored", known[1].url)
+        known[1].cluster.storage_options = settings.storage
         return known[1]

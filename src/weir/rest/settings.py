@@ -8,26 +8,40 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from weir.config import Settings
 from weir.config import rest as r
+from weir.config import storage as s
 from weir.errors import UsageError
+from weir.storage import StorageOptions
 
 LOOPBACK: Final = "127.0.0.1"
 LOOPBACK_NAMES: Final = ("localhost", LOOPBACK, "::1")
 _PORT_MAX: Final = 65535
+_STORAGE: Final = (
+    s.S3_ENDPOINT,
+    s.S3_REGION,
+    s.S3_ACCESS_KEY,
+    s.S3_SECRET_KEY,
+    s.S3_PATH_STYLE,
+    s.WEBHDFS_ADDRESS,
+)
 
 
 @dataclass(frozen=True)
 class RestSettings:
-    """Address, ports to try in order, token and the address told to others."""
+    """Address, ports to try in order, token and the address told to others.
+
+    `storage` is how savepoints that are to be deleted are reached.
+    """
 
     bind_address: str = LOOPBACK
     ports: Sequence[int] = range(8081, 8182)
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     advertised_address: str | None = None
+    storage: StorageOptions | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, settings: Settings) -> RestSettings:
@@ -45,6 +59,7 @@ class RestSettings:
             ports=parse_ports(settings.get(r.BIND_PORT)),
             token=token,
             advertised_address=settings.get(r.ADDRESS),
+            storage=StorageOptions.of({option.key: settings.get(option) for option in _STORAGE}),
         )
 
 

@@ -1,6 +1,7 @@
 """One job with everything to show, served on loopback."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.unit.rest.client import Client
@@ -8,6 +9,11 @@ from tests.unit.rest.samples import sample_job
 
 from weir.rest import RestServer
 from weir.testing.manual_job import ManualJob
+
+
+@pytest.fixture(autouse=True)
+def _run_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "run"))
 
 
 @pytest.fixture

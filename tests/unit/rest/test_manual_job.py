@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from weir.config import Settings
 from weir.errors import StorageError, UsageError
 from weir.jobmanager.directory import running
 from weir.rest import RestServer, RestSettings, endpoint
@@ -62,6 +63,7 @@ def test_a_process_has_one_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         assert isinstance(first, RestServer)
         assert endpoint(RestSettings(ports=(0,))) is first
-        assert endpoint(RestSettings(ports=(1,))) is first
+        assert endpoint(RestSettings.of(Settings([{"s3.region": "moon"}]))) is first
+        assert first.cluster.storage_options.s3_region == "moon"
     finally:
         first.close()

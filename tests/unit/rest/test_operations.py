@@ -1,6 +1,7 @@
 """Triggers and their outcomes, by Flink's conventions for asynchronous operations."""
 
 import json
+import zlib
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ import pytest
 from tests.unit.rest.client import Client
 from tests.unit.rest.samples import COUNT, JOB_ID, SOURCE
 
+from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
+from weir.checkpoint.store import write_metadata
 from weir.errors import CorruptStateError, StorageError, UsageError
 from weir.rest.operations import KEPT_MAX, KEPT_MS, Operations
 from weir.rest.routing import RefusedError
+from weir.storage import LocalStorage
 from weir.testing import ManualClock
 from weir.testing.manual_job import ManualJob
 
@@ -222,16 +226,48 @@ def test_requirements_that_cannot_be_met_are_refused(
     assert job.calls == []
 
 
+def disposed(client: Client, path: str) -> dict[str, Any]:
+    """Dispose of a path and return how it went."""
+    trigger = started(client, "/savepoint-disposal", {"savepoint-path": path})
+    for _ in range(5000):
+        answer = client.json(f"/savepoint-disposal/{trigger}")
+        if answer["status"]["id"] == "COMPLETED":
+            return answer["operation"]
+    raise AssertionError(answer)
+
+
+def savepoint_in(folder: Path) -> Path:
+    storage, name = LocalStorage(str(folder)), "savepoint-012345-0123456789ab"
+    storage.create(f"{name}/state-s0-a0-01", b"state")
+    own = FileRecord("state-s0-a0-01", 5, zlib.crc32(b"state"), 0)
+    metadata = CheckpointMetadata(
+        checkpoint_id=7,
+        job_id="e" * 32,
+        job_name="old",
+        timestamp_ms=0,
+        kind="savepoint",
+        epoch=3,
+        files=(own,),
+    )
+    write_metadata(storage, name, metadata)
+    return folder / name
+
+
+def test_a_disposed_savepoint_is_gone_and_cannot_be_disposed_of_again(
+    client: Client, tmp_path: Path
+) -> None:
+    path = savepoint_in(tmp_path)
+    assert disposed(client, str(path)) == {}
+    assert not (path / "_metadata").exists()
+    assert disposed(client, str(path))["failure-cause"]["class"] == "weir.errors.UsageError"
+
+
 def test_disposing_of_what_is_no_savepoint_fails_and_deletes_nothing(
     client: Client, tmp_path: Path
 ) -> None:
     precious = tmp_path / "precious.txt"
     precious.write_text("data")
-    trigger = started(client, "/savepoint-disposal", {"savepoint-path": str(tmp_path)})
-    path, answer = f"/savepoint-disposal/{trigger}", {}
-    while answer.get("operation") is None:
-        answer = client.json(path)
-    cause = answer["operation"]["failure-cause"]
+    cause = disposed(client, str(tmp_path))["failure-cause"]
     assert cause["class"].startswith("weir.errors.")
     assert "Traceback" not in cause["stack-trace"]
     assert precious.read_text() == "data"

@@ -68,9 +68,11 @@ MAY_USE = {
 # Files whose broad handlers may swallow. Elsewhere such a handler has to end by raising.
 # All of these stand between user code or another process and something that has to go on.
 MAY_CATCH_EVERYTHING = {
+    "src/weir/jobmanager/background.py",
     "src/weir/jobmanager/master.py",
     "src/weir/rest/handler.py",
     "src/weir/runtime/subtask.py",
+    "src/weir/slot/interlude.py",
     "src/weir/slot/main.py",
     "src/weir/slot/service.py",
     "src/weir/spark/function_source.py",

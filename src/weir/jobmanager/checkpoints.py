@@ -130,13 +130,12 @@ class CheckpointRunner:
         plan: JobPlan,
         clock: Clock,
         events: CheckpointEvents,
-        background: Background | None = None,
     ) -> None:
-        """Bind decisions to effects; slots are told at once unless there is a background."""
+        """Bind decisions to effects; slots are told at once until there is a `background`."""
         self.coordinator = coordinator
         self.stats = CheckpointStats()
         self.history = CheckpointHistory()
-        self._background = background or Inline()
+        self.background: Background = Inline()
         self._asked: dict[str, Future[CheckpointRef]] = {}
         self._closed = False
         self._workers = workers
@@ -335,7 +334,7 @@ class CheckpointRunner:
 
     def failover(self, attempt: int) -> None:
         """Forget everything pending; older attempts are fenced from here on."""
-        self._background.settle()
+        self.background.settle()
         with self._lock:
             self._perform(self.coordinator.on_failover(attempt))
             self._closed = False
@@ -344,7 +343,7 @@ class CheckpointRunner:
 
     def end(self, end: JobEnd) -> None:
         """Apply the retention policy at the end of the job; nothing else of it stays behind."""
-        self._background.settle()
+        self.background.settle()
         with self._lock:
             self._perform(self.coordinator.on_job_end(end))
             self._files.end_foreign(self.coordinator.settings.retention, end)
@@ -394,7 +393,7 @@ class CheckpointRunner:
         log.info("checkpoint %s aborted: %s", number, reason)
         detail = f"{reason}: {action.detail}" if action.detail else reason
         self.history.failed(number, self._clock.now_ms(), detail)
-        self._background.run(lambda: self._workers.aborted(number))
+        self.background.run(lambda: self._workers.aborted(number))
         self._refuse(action.request, action.reason, action.detail)
 
     def _write_metadata(self, action: WriteMetadata) -> None:
@@ -426,7 +425,7 @@ class CheckpointRunner:
     def _complete(self, checkpoint_id: int) -> None:
         self._uncommitted.add(checkpoint_id)
         attempt = self.coordinator.attempt
-        self._background.run(lambda: self._commit(checkpoint_id, attempt))
+        self.background.run(lambda: self._commit(checkpoint_id, attempt))
 
     def _commit(self, checkpoint_id: int, attempt: int) -> None:
         try:

@@ -146,15 +146,16 @@ class JobMaster(Callbacks):
             next_checkpoint_id=self.initial.metadata.checkpoint_id + 1 if self.initial else 1,
             completed=() if claim.owned is None else (claim.owned,),
         )
-        return CheckpointRunner(
+        runner = CheckpointRunner(
             coordinator,
             CheckpointFiles(self.storage, self.job_id, claim, self.settings.storage),
             self.calls,
             self.plan,
             self.clock,
             CheckpointEvents(self._completed, self.fail, self._staged, self._overtook),
-            Worker("weir-checkpoints"),
         )
+        runner.background = Worker("weir-checkpoints")
+        return runner
 
     def use(self, plan: JobPlan) -> None:
         """Go on with another plan of the same program, from the next attempt on."""

@@ -40,8 +40,7 @@ class Announcement:
             return
         job = self._job
         url, token = self._address
-        ending, initial = job.ending, job.master.initial
-        ended = None if ending is None or ending.reached is None else ending.reached.directory
+        initial = job.master.initial
         entry = JobEntry(
             job_id=job.job_id,
             name=job.plan.job_name,
@@ -56,7 +55,7 @@ class Announcement:
             uses=(f"{initial.storage_uri}/{initial.directory}",)
             if initial is not None and job.master.needs_initial() and job.ended_ms is None
             else (),
-            savepoint=ended,
+            savepoint=job.last_savepoint,
         )
         try:
             directory.publish(entry)

@@ -93,6 +93,7 @@ class SparkJob:
         self.started_ms = self.clock.now_ms()
         self.ended_ms: int | None = None
         self.ending: Ending | None = None
+        self.last_savepoint: str | None = None
         self.control = JobControl(self)
         self._announced = Announcement(self)
         self._ending_lock = threading.Lock()
@@ -276,6 +277,8 @@ class SparkJob:
 
     def _checkpoint_completed(self, ref: CheckpointRef, epoch: int) -> None:
         self.results.release_up_to(epoch)
+        if ref.kind == "savepoint":
+            self.last_savepoint = ref.directory
         self._announced.update()
 
     def _at_exit(self) -> None:

@@ -50,7 +50,7 @@ class Handler(BaseHTTPRequestHandler):
             self._check_host()
             self._check_origin()
             self._check_token()
-            target = urllib.parse.urlsplit(self.path)
+            target = self._target()
             if self.command == "OPTIONS":
                 self._options(target.path)
                 return
@@ -61,13 +61,17 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(error)
         except WeirError as error:
             self._refuse(RefusedError(status_of(error), str(error)))
-        except ConnectionError:
-            self.close_connection = True
         except Exception:
             _LOG.exception("%s %s failed", self.command, self.path)
             self._refuse(RefusedError(500, "Internal error; the log of the driver tells more."))
 
     do_GET = do_HEAD = do_POST = do_PATCH = do_PUT = do_DELETE = do_OPTIONS = _serve
+
+    def _target(self) -> urllib.parse.SplitResult:
+        # The long form with a host of its own is for proxies, and would get around the check.
+        if not self.path.startswith("/"):
+            raise RefusedError(400, "The request has to name a path, such as /jobs.")
+        return urllib.parse.urlsplit(self.path)
 
     def _check_host(self) -> None:
         given = self.headers.get_all("Host") or []
@@ -113,7 +117,10 @@ class Handler(BaseHTTPRequestHandler):
         length = int(given[0][:20])
         if length > BODY_MAX:
             raise RefusedError(413, f"The body has {length} bytes, at most {BODY_MAX} are taken.")
-        data = self.rfile.read(length)
+        try:
+            data = self.rfile.read(length)
+        except OSError as error:
+            raise RefusedError(400, "The body did not arrive in time.") from error
         if len(data) != length:
             raise RefusedError(400, f"The body broke off after {len(data)} of {length} bytes.")
         return data
@@ -136,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
         if error.status == 401:
             extra["WWW-Authenticate"] = 'Bearer realm="weir"'
         if error.status == 405:
-            path = urllib.parse.urlsplit(self.path).path
+            path = self.path.partition("?")[0]
             extra["Allow"] = ", ".join(self.site.router.methods(path))
         data = msgspec.json.encode({"errors": list(error.messages)})
         self._send(error.status, data, JSON, extra)

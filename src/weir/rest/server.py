@@ -71,7 +71,9 @@ class RestServer:
         self._token_is_ours = token is None and needs_token((address, advertised_address))
         if self._token_is_ours:
             self.token = secrets.token_urlsafe(32)
-        names = (*LOOPBACK_NAMES, address, self.bind_address, advertised_address or "")
+        names = [*LOOPBACK_NAMES, address, self.bind_address, advertised_address or ""]
+        if self._listens_everywhere:
+            names.append(socket.gethostname())
         self.hosts = frozenset(name.strip("[]").lower() for name in names if name)
         self._ports = tuple(ports)
         self._server: _Server | None = None
@@ -122,8 +124,22 @@ class RestServer:
     def url(self) -> str:
         """Return the address for clients, without a slash at its end."""
         host = self.advertised_address or self.bind_address
-        if host in ("0.0.0.0", "::"):
+        if self._listens_everywhere and not self.advertised_address:
             host = socket.gethostname()
+        return self._url(host)
+
+    @property
+    def local_url(self) -> str:
+        """Return the address for clients on this machine, whatever others are told."""
+        if not self._listens_everywhere:
+            return self._url(self.bind_address)
+        return self._url("::1" if ":" in self.bind_address else LOOPBACK)
+
+    @property
+    def _listens_everywhere(self) -> bool:
+        return self.bind_address in ("0.0.0.0", "::")
+
+    def _url(self, host: str) -> str:
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
     def register(self, job: JobHandle) -> None:

@@ -45,7 +45,7 @@ def submit(graph: StreamGraph, configuration: Configuration) -> SparkJob:
     job.start()
     if rest is not None:
         rest.register(job.control)
-        job.announce(rest.url, rest.token or "")
+        job.announce(rest.local_url, rest.token or "")
     return job
 
 

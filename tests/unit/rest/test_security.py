@@ -1,8 +1,10 @@
 """Who is served and who is not: hosts, origins, tokens, sizes, ids, methods."""
 
 import logging
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import pytest
 from tests.unit.rest.client import Client
@@ -66,6 +68,26 @@ def test_the_advertised_address_is_a_host(served: Served) -> None:
     assert server.url == f"http://jobs.example:{server.port}"
     assert local(server, "t").get("/jobs", Host=f"jobs.example:{server.port}").status == 200
     assert local(server, "t").get("/jobs", Host="other.example").status == 403
+
+
+def test_a_server_on_all_addresses_knows_its_own_name(served: Served) -> None:
+    server = served(bind_address="0.0.0.0", token="t")
+    assert server.url == f"http://{socket.gethostname()}:{server.port}"
+    assert server.local_url == f"http://127.0.0.1:{server.port}"
+    assert local(server, "t").get("/jobs", Host=urlsplit(server.url).netloc).status == 200
+    assert local(server, "t").get("/jobs", Host="other.example").status == 403
+
+
+def test_this_machine_needs_no_advertised_address(served: Served) -> None:
+    server = served(advertised_address="jobs.example")
+    assert Client(server.local_url, server.token).get("/jobs").status == 200
+
+
+@pytest.mark.parametrize("target", ["http://evil.example/jobs", "evil.example:80", "*"])
+def test_a_request_that_names_a_host_in_its_path_is_refused(client: Client, target: str) -> None:
+    sent = client.raw(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert b" 400 " in sent
+    assert b'{"errors":[' in sent
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "OPTIONS"])

@@ -175,6 +175,7 @@ def _details(view: JobView) -> m.JobDetails:
 
 
 def _vertex(view: JobView, vertex: VertexView) -> m.JobVertex:
+    counted = vertex.level > 0
     return m.JobVertex(
         id=vertex.id,
         name=vertex.name,
@@ -184,7 +185,7 @@ def _vertex(view: JobView, vertex: VertexView) -> m.JobVertex:
         end_time=_end(view),
         duration=_duration(view),
         tasks=state_counts(view, vertex),
-        metrics=m.IOMetrics(vertex.records_in, True, vertex.records_out, True),
+        metrics=m.IOMetrics(vertex.records_in, counted, vertex.records_out, counted),
         max_parallelism=vertex.max_parallelism,
         uid=vertex.uid,
         level=vertex.level,

@@ -50,10 +50,20 @@ def job_metrics(view: JobView, history: HistoryView) -> dict[str, str]:
         "lastCheckpointExternalPath": (last.path or "n/a") if last else "n/a",
         "lastCheckpointCompletedTimestamp": last.trigger_ms + last.duration_ms if last else -1,
         "lastCheckpointRestoreTimestamp": restored.restored_ms if restored else -1,
-        "numRecordsIn": sum(v.records_out for v in view.vertices if not v.inputs),
+        "numRecordsIn": sum(v.records_in for v in view.vertices if v.id in _beginnings(view)),
         "numRecordsOut": sum(v.records_in for v in view.vertices if v.id in _ends(view)),
     }
     return {name: str(value) for name, value in numbers.items()}
+
+
+def _beginnings(view: JobView) -> set[str]:
+    """Level 0 does not count, so a job's input is what its slots are given first."""
+    outside = {vertex.id for vertex in view.vertices if vertex.level == 0}
+    return {
+        vertex.id
+        for vertex in view.vertices
+        if vertex.level > 0 and any(sender in outside for sender, _ in vertex.inputs)
+    }
 
 
 def _ends(view: JobView) -> set[str]:

@@ -47,13 +47,22 @@ class Operations:
         """
         trigger = trigger_id or unique_suffix(32)
         key = (kind, job_id, trigger)
-        # The lock is held during the call, so that two requests with one id cannot both start it.
         with self._lock:
             self._tidy()
-            if key not in self._known:
-                if len(self._known) >= KEPT_MAX:
-                    raise RefusedError(409, f"{KEPT_MAX} operations are under way: wait for some.")
-                self._known[key] = _Operation(call())
+            if key in self._known:
+                return trigger
+            if len(self._known) >= KEPT_MAX:
+                raise RefusedError(409, f"{KEPT_MAX} operations are under way: wait for some.")
+            promised: Future[Any] = Future()
+            self._known[key] = _Operation(promised)
+        # Asking may look at a storage, and nobody else has to wait for that.
+        try:
+            asked = call()
+        except BaseException:
+            with self._lock:
+                del self._known[key]
+            raise
+        asked.add_done_callback(lambda done: _hand_on(done, promised))
         return trigger
 
     def find(self, kind: str, job_id: str, trigger_id: str) -> Future[Any]:
@@ -80,3 +89,14 @@ class Operations:
         for index, (done_ms, key) in enumerate(done):
             if index < surplus or now - done_ms >= KEPT_MS:
                 del self._known[key]
+
+
+def _hand_on(done: Future[Any], promised: Future[Any]) -> None:
+    if done.cancelled():
+        promised.cancel()
+        return
+    error = done.exception()
+    if error is not None:
+        promised.set_exception(error)
+    else:
+        promised.set_result(done.result())

@@ -41,6 +41,9 @@ def test_a_job_is_told_with_its_operators_and_its_plan(client: Client) -> None:
     assert (count["id"], count["status"]) == (COUNT, "INITIALIZING")
     assert count["metrics"]["read-records"] == 50
     assert count["metrics"]["write-records"] == 40
+    # What runs in Spark's workers is not counted, and says so.
+    complete = [v["metrics"]["read-records-complete"] for v in (source, count)]
+    assert complete == [False, True]
     assert count["tasks"]["RUNNING"] == 1
     assert job["status-counts"]["RUNNING"] == 1
     assert job["plan"] == client.json(f"/jobs/{JOB_ID}/plan")["plan"]

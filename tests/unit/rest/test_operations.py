@@ -304,6 +304,36 @@ def done(value: object = None) -> Future[Any]:
     return future
 
 
+def test_while_one_operation_is_asked_for_others_go_on_and_it_is_not_asked_for_twice() -> None:
+    operations = Operations(ManualClock())
+    known = operations.start("c", JOB_ID, None, done)
+    asked = []
+
+    def slow() -> Future[Any]:
+        asked.append(True)
+        assert operations.find("c", JOB_ID, known).done()
+        assert operations.start("c", JOB_ID, TRIGGER, slow) == TRIGGER
+        assert not operations.find("c", JOB_ID, TRIGGER).done()
+        return done("result")
+
+    operations.start("c", JOB_ID, TRIGGER, slow)
+    assert operations.find("c", JOB_ID, TRIGGER).result() == "result"
+    assert asked == [True]
+
+
+def test_an_operation_that_was_refused_can_be_asked_for_again() -> None:
+    operations = Operations(ManualClock())
+
+    def refuse() -> Future[Any]:
+        msg = "no"
+        raise UsageError(msg)
+
+    with pytest.raises(UsageError):
+        operations.start("c", JOB_ID, TRIGGER, refuse)
+    operations.start("c", JOB_ID, TRIGGER, done)
+    assert operations.find("c", JOB_ID, TRIGGER).done()
+
+
 def test_results_are_forgotten_after_five_minutes() -> None:
     clock = ManualClock()
     operations = Operations(clock)

@@ -177,7 +177,7 @@ def test_a_failed_upload_declines_the_checkpoint_and_the_job_goes_on(tmp_path, k
 
 def test_a_savepoint_directory_that_cannot_be_written_fails_the_savepoint_alone(tmp_path):
     (tmp_path / "occupied").write_text("a regular file")
-    harness = job(tmp_path / "checkpoints", wait_for_checkpoints=True)
+    harness = job(tmp_path / "checkpoints", tolerable=1, wait_for_checkpoints=True)
     harness.run_epoch(take=6, checkpoint=True)
     before = every_file(tmp_path)
     asked = harness.runner.savepoint(f"file://{tmp_path}/occupied/{SAVEPOINT}")

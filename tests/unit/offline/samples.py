@@ -73,12 +73,12 @@ class Everything(KeyedProcessFunction, CheckpointedFunction):
         context.get_raw_operator_state_output().start_new_partition()
 
 
-def job(root, kind="hashmap", **options):
+def job(root, kind="hashmap", *, tolerable=9, **options):
     env = environment()
     stream = env.from_sequence(1, 60).uid("numbers").key_by(lambda n: n % KEYS, Types.LONG())
     collect(stream.process(Everything()).name("All kinds").uid("everything"))
     checkpoints = CheckpointSettings(
-        retention=Retention.RETAIN_ON_CANCELLATION, num_retained=5, tolerable_failures=9
+        retention=Retention.RETAIN_ON_CANCELLATION, num_retained=5, tolerable_failures=tolerable
     )
     return started(
         env,

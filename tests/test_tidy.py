@@ -89,6 +89,7 @@ PARAMETERS_MAX = 6
 
 TEXT = {".py", ".md", ".toml", ".sh", ".lock", ".yaml", ".yml", ".html", ".js", ".css", ".txt"}
 FOLDERS = ("src", "tests", "docs", "scripts", "examples", "benchmarks", ".ci")
+GENERATED = {".venvs", ".data"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 PRIVATE_PATH = re.compile(r"(?<![\w.~/-])/(home|root|work|Users)/\w")
 REGISTRY = re.compile(
@@ -126,7 +127,10 @@ def python(folder: str) -> list[Source]:
 
 
 def texts() -> list[Source]:
-    inside = (p for folder in FOLDERS for p in (ROOT / folder).rglob("*"))
+    folders = [ROOT / name for name in FOLDERS]
+    # The benchmarks keep other people's packages and their input in hidden folders.
+    own = [p for folder in folders for p in folder.glob("*") if p.name not in GENERATED]
+    inside = (p for top in own for p in ([top] if top.is_file() else top.rglob("*")))
     found = [p for p in [*ROOT.iterdir(), *inside] if p.is_file() and p != Path(__file__)]
     named = {ROOT / "Makefile", ROOT / ".ci" / "run"}
     return read(p for p in found if p.suffix in TEXT or p in named)

@@ -76,7 +76,8 @@ class Handler(BaseHTTPRequestHandler):
     def _check_host(self) -> None:
         given = self.headers.get_all("Host") or []
         host = _host_name(given[0]) if len(given) == 1 else None
-        local = self.connection.getsockname()[0].lower()
+        # A socket for both families names IPv4 addresses in IPv6's way.
+        local = self.connection.getsockname()[0].lower().removeprefix("::ffff:")
         if host is None or (host not in self.site.hosts and host != local):
             raise RefusedError(403, f"Host {', '.join(given)!r} is not an address of this server.")
 

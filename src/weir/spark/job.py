@@ -276,7 +276,9 @@ class SparkJob:
         return {"status": self.status.name, **self.master.progress()}
 
     def _checkpoint_completed(self, ref: CheckpointRef, epoch: int) -> None:
-        self.results.release_up_to(epoch)
+        # A failover does not go back to a savepoint, so what it covers may come again.
+        if ref in self.master.checkpoints.coordinator.completed:
+            self.results.release_up_to(epoch)
         if ref.kind == "savepoint":
             self.last_savepoint = ref.directory
         self._announced.update()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 from weir.rest import async_routes, checkpoint_routes, cluster_routes, job_routes
@@ -12,6 +13,11 @@ from weir.rest.routing import Request, Route
 
 def openapi(_cluster: Cluster, _request: Request) -> dict[str, Any]:
     """Tell what is served."""
+    return _document()
+
+
+@functools.cache
+def _document() -> dict[str, Any]:
     return document(ROUTES)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -13,11 +14,15 @@ from weir.connector.file_writer import FileSinkWriter
 from weir.jobmanager.checkpoints import CheckpointRunner
 from weir.jobmanager.cleanup import CheckpointFiles
 from weir.jobmanager.results import Results
+from weir.runtime.in_flight import LevelProgress
 from weir.runtime.sinks import SinkOperator
 from weir.runtime.stateful import StatefulOperator
+from weir.runtime.subtask import Subtask
 from weir.slot.messages import OperatorRestore
+from weir.slot.overtake import Overtake
+from weir.slot.rows import _Share
 from weir.slot.service import SlotService
-from weir.testing.campaign import Crash, Kind, run
+from weir.testing.campaign import Crash, Kind, random_crashes, run
 from weir.testing.harness import JobHarness
 from weir.testing.harness_sources import HarnessSources
 
@@ -26,6 +31,7 @@ pytestmark = pytest.mark.campaign
 FIXED = 0
 SHARING = -1
 REPEATING_SEEDS = (7, 8, 10, 11, 13)
+OVERTAKING_SEEDS = (5, 8, 15, 20)
 
 
 def commit_before_metadata(patch):
@@ -199,6 +205,72 @@ def test_an_epoch_that_is_applied_twice_is_caught(monkeypatch):
     assert any(is_caught(seed, []) for seed in REPEATING_SEEDS)
 
 
+def rows_that_wait_are_not_stored(patch):
+    patch.setattr(LevelProgress, "frames", lambda self, subtask: self.sent)
+
+
+def rows_that_were_sent_on_are_not_stored(patch):
+    cut = Subtask.cut
+
+    def broken(self, info, level, output, *, replayed):
+        writers, self._writers = self._writers, defaultdict(list)
+        try:
+            return cut(self, info, level, None, replayed=replayed)
+        finally:
+            self._writers = writers
+
+    patch.setattr(Subtask, "cut", broken)
+
+
+def rows_in_flight_are_not_restored(patch):
+    patch.setattr(_Share, "_take", lambda self, stored, edge, number, payload: None)
+
+
+def results_of_the_epoch_are_released_with_the_cut(patch):
+    patch.setattr(JobHarness, "_overtook", lambda self, checkpoint_id: None)
+
+
+def results_on_their_way_are_not_stored(patch):
+    patch.setattr(_Share, "take_reports", lambda self, reader, part: None)
+
+
+def a_slot_takes_part_twice(patch):
+    patch.setattr(Overtake, "has_cut", lambda self, checkpoint_id: False)
+    cut = Subtask.cut
+
+    def broken(self, info, level, output, *, replayed):
+        rows = cut(self, info, level, output, replayed=replayed)
+        self._cut_id = None
+        return rows
+
+    patch.setattr(Subtask, "cut", broken)
+
+
+def a_slot_that_waits_for_its_rows_cuts_at_once(patch):
+    idle_cut = Overtake.idle_cut
+    patch.setattr(Overtake, "idle_cut", lambda self, width: idle_cut(self, lambda level: False))
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        rows_that_wait_are_not_stored,
+        rows_that_were_sent_on_are_not_stored,
+        rows_in_flight_are_not_restored,
+        results_of_the_epoch_are_released_with_the_cut,
+        results_on_their_way_are_not_stored,
+        a_slot_takes_part_twice,
+        a_slot_that_waits_for_its_rows_cuts_at_once,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_a_broken_cut_is_caught(monkeypatch, sabotage):
+    runs = [(seed, random_crashes(seed, 500)) for seed in OVERTAKING_SEEDS]
+    assert not any(is_caught(*found, unaligned=True) for found in runs)
+    sabotage(monkeypatch)
+    assert any(is_caught(*found, unaligned=True) for found in runs)
+
+
 def spread(steps):
     """Every fifth step from the end to the beginning, by turns with every kind of crash."""
     for kind in (Kind.SLOT, Kind.DRIVER, Kind.REFUSED):
@@ -206,8 +278,8 @@ def spread(steps):
             yield [Crash(point, kind)]
 
 
-def is_caught(seed, crashes):
+def is_caught(seed, crashes, **mode):
     try:
-        return bool(run(seed, crashes).problems)
+        return bool(run(seed, crashes, **mode).problems)
     except RuntimeError as error:
         return "never ended" in str(error)

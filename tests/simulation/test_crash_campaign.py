@@ -23,17 +23,17 @@ SEEDS = int(os.environ.get("WEIR_CAMPAIGN_SEEDS", "200"))
 FIRST_CRASH = "slot 0: level 2 begins"
 
 
-def failures(runs):
+def failures(runs, **mode):
     found = []
     count = 0
     for seed, crashes in runs:
         count += 1
         try:
-            problems = run(seed, crashes).problems
+            problems = run(seed, crashes, **mode).problems
         except Exception as error:
             problems = [f"{type(error).__name__}: {error}"]
         if problems:
-            found.append(f"{reproduction(seed, crashes)}  # {problems[0]}")
+            found.append(f"{reproduction(seed, crashes, **mode)}  # {problems[0]}")
     return count, found
 
 
@@ -78,3 +78,25 @@ def test_random_scenarios_with_up_to_three_crashes_give_the_right_answer():
 
     count, found = failures(runs())
     assert (count, found) == (SEEDS, [])
+
+
+@pytest.mark.parametrize("seed", [8, 22])
+def test_barriers_that_overtake_rows_lose_and_repeat_nothing(seed):
+    whole, stride = run(seed, unaligned=True), 70
+    assert whole.overtaken >= 2
+    count, found = failures(
+        (
+            (seed, [Crash(point, kind, point)])
+            for first, kind in enumerate(KINDS, 1)
+            for point in range(first, len(whole.steps) + 1, stride)
+        ),
+        unaligned=True,
+    )
+    assert count > 4 * (len(whole.steps) // stride)
+    assert found == []
+
+
+def test_random_scenarios_whose_barriers_overtake_give_the_right_answer():
+    seeds = range(1, SEEDS // 5 + 1)
+    runs = ((seed, random_crashes(seed, 700)) for seed in seeds)
+    assert failures(runs, unaligned=True) == (len(seeds), [])

@@ -3,7 +3,9 @@
 A scenario (a seed) and its crashes say everything, so a failing run is one line. The checker knows
 only the input and the disk: every record of the right answer is there once, and nothing else is.
 
-    python -m weir.testing.campaign SEED POINT:KIND:VICTIM ...
+    python -m weir.testing.campaign [--unaligned] SEED POINT:KIND:VICTIM ...
+
+With `--unaligned` barriers overtake rows, at pauses that follow from the seed too.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weir.checkpoint.settings import CheckpointSettings, Retention
 from weir.checkpoint.store import list_completed, verify_files
 from weir.errors import WeirError
 from weir.jobmanager.claims import ClaimMode
+from weir.jobmanager.overtake import Outcome
 from weir.jobmanager.settings import StateFileSettings
 from weir.runtime.subtask import EpochInfo
 from weir.storage.memory import MemoryStorage
@@ -30,6 +33,7 @@ from weir.testing.harness import HarnessOptions, JobHarness
 from weir.testing.harness_slots import DriverCrash, HarnessSlot, HarnessSlots
 
 _ATTEMPTS_MAX = 12
+_UNALIGNED = "--unaligned"
 Sabotage = Callable[[JobHarness], None]
 
 
@@ -65,6 +69,7 @@ class Scenario:
     backend: str = "hashmap"
     claim: ClaimMode = ClaimMode.NO_CLAIM
     inline_bytes: int = 0
+    unaligned: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Scenario:
@@ -94,12 +99,13 @@ class Scenario:
 
 
 @dataclass
-class Outcome:
+class Result:
     """What became of a run."""
 
     steps: list[str]
     struck: list[str]
     problems: list[str] = field(default_factory=list)
+    overtaken: int = 0
 
 
 class _Run:
@@ -116,13 +122,18 @@ class _Run:
         self._epochs = 0
         self.cut_short = False
         self.excused: list[str] = []
+        self.overtaken = 0
+        self._pauses = Dice(scenario.seed + 2)
+        if scenario.unaligned:
+            world.overtaker = self._overtake
 
     def _job(self) -> JobHarness:
         scenario = self.scenario
         settings = CheckpointSettings(
             retention=Retention.RETAIN_ON_CANCELLATION,
             tolerable_failures=scenario.tolerable,
-            max_concurrent=2,
+            max_concurrent=1 if scenario.unaligned else 2,
+            unaligned=scenario.unaligned,
         )
         options = HarnessOptions(
             storage=self.storage,
@@ -198,10 +209,12 @@ class _Run:
 
     def _drive(self, job: JobHarness) -> None:
         dice = self._dice
+        # Long epochs where barriers overtake: there have to be rows on their way.
+        most = 9 if self.scenario.unaligned else 4
         while not job.sources.exhausted:
             self._epochs += 1
             due = self._epochs % self.scenario.every == 0
-            job.run_epoch(take=1 + dice.below(4), checkpoint=due)
+            job.run_epoch(take=1 + dice.below(most), checkpoint=due)
             job.clock.advance(10)
             if dice.below(2):
                 job.run_async()
@@ -209,6 +222,10 @@ class _Run:
         while self._zombies:
             self._haunt()
         job.finish()
+
+    def _overtake(self) -> None:
+        if self._pauses.below(7) == 0:
+            self.overtaken += self.jobs[-1].overtake() is Outcome.SETTLED
 
     def _haunt(self) -> None:
         """Let a slot that was given up do what it was about to do, then end."""
@@ -227,16 +244,22 @@ class _Run:
         slots.close(slot)
 
 
-def run(seed: int, crashes: Sequence[Crash] = (), sabotage: Sabotage | None = None) -> Outcome:
+def run(
+    seed: int,
+    crashes: Sequence[Crash] = (),
+    sabotage: Sabotage | None = None,
+    *,
+    unaligned: bool = False,
+) -> Result:
     """Run a scenario with crashes and check everything that it left behind."""
-    scenario = Scenario.of(seed)
+    scenario = replace(Scenario.of(seed), unaligned=unaligned)
     world = World(crashes)
     running = _Run(scenario, world, sabotage)
     try:
         running.run()
     finally:
         world.close()
-    return Outcome(world.labels, world.struck, _problems(running))
+    return Result(world.labels, world.struck, _problems(running), running.overtaken)
 
 
 def _problems(running: _Run) -> list[str]:
@@ -284,9 +307,10 @@ def _difference(where: str, wanted: list[str], found: list[str]) -> list[str]:
     return problems + [f"{where}: duplicated or wrong {line} x{n}" for line, n in surplus.items()]
 
 
-def reproduction(seed: int, crashes: Sequence[Crash]) -> str:
+def reproduction(seed: int, crashes: Sequence[Crash], *, unaligned: bool = False) -> str:
     """Return the command that repeats a run."""
-    return " ".join(["python -m weir.testing.campaign", str(seed), *map(str, crashes)])
+    mode = [_UNALIGNED] if unaligned else []
+    return " ".join(["python -m weir.testing.campaign", *mode, str(seed), *map(str, crashes)])
 
 
 def random_crashes(seed: int, steps: int) -> list[Crash]:
@@ -301,7 +325,9 @@ def random_crashes(seed: int, steps: int) -> list[Crash]:
 
 def main(arguments: Sequence[str]) -> None:
     """Repeat one run and show what happened."""
-    outcome = run(int(arguments[0]), [Crash.parse(text) for text in arguments[1:]])
+    unaligned = _UNALIGNED in arguments
+    seed, *crashes = [a for a in arguments if a != _UNALIGNED]
+    outcome = run(int(seed), [Crash.parse(text) for text in crashes], unaligned=unaligned)
     out = [*outcome.struck, f"{len(outcome.steps)} steps", *(outcome.problems or ["all is well"])]
     sys.stdout.write("\n".join(out) + "\n")
 

@@ -66,6 +66,7 @@ class World(Hooks):
         self.harness: JobHarness | None = None
         self.struck: list[str] = []
         self.refusing = False
+        self.overtaker: Callable[[], None] | None = None
         self._crashes = {crash.point: crash for crash in crashes}
         self._slot: HarnessSlot | None = None
         self._file_systems: dict[int, _SlotFileSystem] = {}
@@ -163,6 +164,11 @@ class World(Hooks):
     def storage(self, inner: Storage, slot: HarnessSlot | None) -> Storage:
         """Return the storage as one process sees it."""
         return _WorldStorage(inner, self, slot)
+
+    def paused(self, slot: HarnessSlot) -> None:
+        """Let the barrier overtake rows, if that is part of the scenario."""
+        if self.overtaker is not None:
+            self.overtaker()
 
     def killed(self, slot: HarnessSlot) -> None:
         """Drop the open files of a slot."""

@@ -292,7 +292,10 @@ class JobHarness:
             return Outcome.GIVEN_UP
         with self._hooks.process(None):
             self._hooks.step("the barrier overtakes")
-            return Overtaking(self.slots, self.runner, self._sent).attempt()
+            outcome = Overtaking(self.slots, self.runner, self._sent).attempt()
+        if outcome is not Outcome.NOT_YET:
+            self._sent = None
+        return outcome
 
     def _source_frames(self, taken: dict[int, list[Any]], info: EpochInfo) -> list[Frame]:
         """Level 0; an epoch without input has none, as on Spark."""
@@ -460,7 +463,10 @@ class JobHarness:
             self.failure = from_failure(message, "")
 
     def _completed(self, ref: CheckpointRef) -> None:
-        self.results.release_up_to(self._epochs.pop(ref.checkpoint_id, 0))
+        epoch = self._epochs.pop(ref.checkpoint_id, 0)
+        # A failover does not go back to a savepoint, so what it covers may come again.
+        if ref in self.runner.coordinator.completed:
+            self.results.release_up_to(epoch)
 
     def _overtook(self, checkpoint_id: int) -> None:
         self._epochs[checkpoint_id] -= 1

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from weir.cli.screen import PlainScreen, QuietScreen, live_view, open_screen
 from weir.demo.recount import Comparison
-from weir.demo.run import DemoResult, Kill
+from weir.demo.run import DemoResult
+from weir.demo.steps import Killed, Moved
 from weir.demo.tracking import Figures
 
 
@@ -40,14 +41,18 @@ def test_the_live_view_has_every_figure_on_its_own_line():
     assert all(any(text in line for line in lines[1:]) for text in EXPECTED)
 
 
-@pytest.mark.parametrize("kill", [None, Kill(77, 1, 0, 0, 5_500)])
-def test_the_result_shows_the_recount_and_the_recovery(kill, capsys):
+@pytest.mark.parametrize("kill", [None, Killed(77, 5_500)])
+@pytest.mark.parametrize("move", [None, Moved("file:///s", 5_000_000, 1_200, 2, 3, 4_300)])
+def test_the_result_shows_the_recount_the_recovery_and_the_savepoint(kill, move, capsys):
     comparison = Comparison(10, 9, lost=2, duplicated=1, different=3)
-    PlainScreen().result(DemoResult(comparison, kill, 12.3, figures(12)))
+    PlainScreen().result(DemoResult(comparison, kill, move, 12.3, figures(12)))
     out = capsys.readouterr().out
     row = next(line for line in out.splitlines() if line.startswith("│"))
     assert [cell.strip() for cell in row.strip("│").split("│")] == ["10", "9", "2", "1", "3"]
     assert ("first epoch after it: 5.5 s" in out) is (kill is not None)
+    told = "Savepoint of 5.0 MB, job stopped with it in 1.2 s; from 2 to 3 subtasks"
+    assert (told in out, "4.3 s after the start" in out) == (move is not None, move is not None)
+    assert f"{'The job' if move is None else 'Both jobs'} ran 12.3 s" in out
 
 
 def test_a_quiet_screen_says_nothing(capsys):

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +15,22 @@ WEIR = [sys.executable, "-m", "weir.cli.main"]
 
 
 @pytest.mark.spark
-def test_the_demo_survives_a_killed_slot_and_says_so(tmp_path):
+def test_the_demo_survives_a_kill_and_a_move_to_more_subtasks_and_says_so(tmp_path):
     folder = tmp_path / "kept"
     command = [*WEIR, "demo", "--rows", "120000", "--seed", "3", "--keep", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"Killed slot \d \(process \d+\) with SIGKILL", done.stdout)
     assert re.search(r"Recovered \d+\.\d s after the kill: attempt 1 goes on", done.stdout)
+    assert "Stopping the job with a savepoint" in done.stdout
+    stopped = re.search(r"Stopped after \d+\.\d s with .* \d\.\d MB: file://(\S+)", done.stdout)
+    assert stopped is not None, done.stdout
+    assert Path(stopped[1]).parent == folder / "savepoints"
+    assert (Path(stopped[1]) / "_metadata").exists()
+    moved = re.search(r"with parallelism (\d+) instead of (\d+)", done.stdout)
+    assert moved is not None, done.stdout
+    assert int(moved[1]) == int(moved[2]) + 1
+    assert re.search(rf"Job [0-9a-f]{{32}} goes on with {moved[1]} slots behind", done.stdout)
     row = re.search(r"│ +120,000 │ 120,000 │ +(\d+) │ +(\d+) │ +(\d+) │", done.stdout)
     assert row is not None, done.stdout
     assert row.groups() == ("0", "0", "0")
@@ -30,8 +40,8 @@ def test_the_demo_survives_a_killed_slot_and_says_so(tmp_path):
 
 
 @pytest.mark.spark
-def test_the_demo_without_a_kill_leaves_nothing_behind(tmp_path):
-    command = [*WEIR, "demo", "--rows", "20000", "--no-kill", "--json"]
+def test_the_demo_without_a_kill_and_a_move_leaves_nothing_behind(tmp_path):
+    command = [*WEIR, "demo", "--rows", "20000", "--no-kill", "--no-rescale", "--json"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=280, env=environment
@@ -39,5 +49,5 @@ def test_the_demo_without_a_kill_leaves_nothing_behind(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout)
     assert (result["ok"], result["expected"], result["got"]) == (True, 20_000, 20_000)
-    assert result["killed_pid"] is None
+    assert (result["killed_pid"], result["savepoint"], result["parallelism"]) == (None, None, None)
     assert not list(tmp_path.glob("weir-demo-*"))

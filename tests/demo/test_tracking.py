@@ -44,6 +44,17 @@ def test_starting_over_without_a_checkpoint_counts_from_zero():
     assert tracker.update(report(1, 1, 100), 200).rows == 100
 
 
+def test_a_job_that_goes_on_from_a_savepoint_counts_rows_and_checkpoints_on():
+    tracker = Tracker(1_000, 0)
+    tracker.update(report(0, 3, 300, completed=2), 100)
+    tracker.update(report(1, 5, 200, restored=3, completed=4), 200)
+    tracker.next_job()
+    waiting = tracker.update(report(0, None, None), 300)
+    assert (waiting.rows, waiting.checkpoints) == (500, 4)
+    going_on = tracker.update(report(0, 6, 100, restored=5, completed=1), 400)
+    assert (going_on.rows, going_on.checkpoints) == (600, 5)
+
+
 def test_the_rate_forgets_what_is_long_ago():
     tracker = Tracker(100_000, 0)
     for second in range(20):

@@ -87,7 +87,8 @@ Job ids are completed too, with the names of the jobs beside them where the shel
 """,
     "demo": """\
 The demonstration streams seeded card payments past broadcast rules into exactly-once Parquet files,
-kills a slot while the job runs, and recounts the output from the input without using Weir.
+kills a slot while the job runs, stops the job with a savepoint, goes on from it in a new job with
+one subtask more, and recounts the output from the input without using Weir.
 """,
     "doctor": """\
 Run it first when something does not start. Every problem comes with what to do about it.

@@ -23,20 +23,24 @@ from weir.errors import UsageError
     "--keep",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep input, output, checkpoints and logs in DIR.",
+    help="Keep input, output, checkpoints, the savepoint and logs in DIR.",
 )
 @click.option("--no-kill", is_flag=True, help="Leave the slots alone.")
+@click.option("--no-rescale", is_flag=True, help="Leave the savepoint and the second job out.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def demo(rows: int, seed: int, keep: Path | None, no_kill: bool, as_json: bool) -> None:
-    """Stream card payments, kill a slot on the way, and recount the output.
+def demo(
+    rows: int, seed: int, keep: Path | None, no_kill: bool, no_rescale: bool, as_json: bool
+) -> None:
+    """Stream card payments, kill a slot, go on from a savepoint, and recount the output.
 
     Exits with 0 if every row of the output is there exactly once and right, although a slot was
-    killed while the job ran.
+    killed while the job ran, and the job was stopped with a savepoint and another one went on from
+    it with another parallelism.
     """
     from weir.demo.run import DemoOptions, run_demo, shape_of
 
     folder = _folder(keep)
-    options = DemoOptions(shape_of(rows, seed), folder, kill=not no_kill)
+    options = DemoOptions(shape_of(rows, seed), folder, not no_kill, not no_rescale)
     screen = open_screen(quiet=as_json)
     try:
         with screen:
@@ -48,8 +52,8 @@ def demo(rows: int, seed: int, keep: Path | None, no_kill: bool, as_json: bool) 
     except BaseException:
         click.echo(f"Logs: {options.logs}", err=True)
         raise
-    recovered = no_kill or (result.kill is not None and result.kill.recovery_ms is not None)
-    good = result.comparison.exact and recovered
+    missing = _missing(options, result)
+    good = result.comparison.exact and not missing
     kept = keep is not None or not good
     if not kept:
         shutil.rmtree(folder, ignore_errors=True)
@@ -57,9 +61,19 @@ def demo(rows: int, seed: int, keep: Path | None, no_kill: bool, as_json: bool) 
         click.echo(json.dumps(_as_dict(result, good, folder if kept else None)))
     else:
         screen.result(result)
-        _say_verdict(good, recovered, options if kept else None)
+        _say_verdict(result.comparison.exact, missing, options if kept else None)
     if not good:
         raise SystemExit(1)
+
+
+def _missing(options: Any, result: Any) -> list[str]:
+    """Return what was to be shown and did not happen before the input was over."""
+    missing = []
+    if options.kill and (result.kill is None or result.kill.recovery_ms is None):
+        missing.append("recovery")
+    if options.rescale and (result.move is None or result.move.resume_ms is None):
+        missing.append("start from a savepoint")
+    return missing
 
 
 def _folder(keep: Path | None) -> Path:
@@ -73,21 +87,22 @@ def _folder(keep: Path | None) -> Path:
     return keep
 
 
-def _say_verdict(good: bool, recovered: bool, kept: Any) -> None:
-    if good:
-        click.echo("Exactly once: the output is what the input says, row by row.")
-    elif not recovered:
-        click.echo("No recovery took place, so nothing was shown; please try with more --rows.")
-    else:
+def _say_verdict(exact: bool, missing: list[str], kept: Any) -> None:
+    if not exact:
         click.echo("The output is NOT what the input says.")
+    elif missing:
+        what = " and no ".join(missing)
+        click.echo(f"No {what} took place, so nothing was shown; please try with more --rows.")
+    else:
+        click.echo("Exactly once: the output is what the input says, row by row.")
     if kept is None:
-        click.echo("Removed input, output, checkpoints and logs; --keep DIR leaves them.")
+        click.echo("Removed input, output, checkpoints, savepoint and logs; --keep DIR keeps them.")
     else:
         click.echo(f"Output: {kept.output}\nLogs:   {kept.logs}")
 
 
 def _as_dict(result: Any, good: bool, folder: Path | None) -> dict[str, Any]:
-    comparison, kill = result.comparison, result.kill
+    comparison, kill, move = result.comparison, result.kill, result.move
     return {
         "ok": good,
         "expected": comparison.expected,
@@ -97,6 +112,12 @@ def _as_dict(result: Any, good: bool, folder: Path | None) -> dict[str, Any]:
         "different": comparison.different,
         "killed_pid": kill.pid if kill else None,
         "recovery_ms": kill.recovery_ms if kill else None,
+        "savepoint": move.savepoint if move and folder else None,
+        "savepoint_bytes": move.savepoint_bytes if move else None,
+        "stop_ms": move.stop_ms if move else None,
+        "parallelism_before": move.parallelism_before if move else None,
+        "parallelism": move.parallelism if move else None,
+        "resume_ms": move.resume_ms if move else None,
         "seconds": round(result.seconds, 1),
         "checkpoints": result.figures.checkpoints,
         "folder": str(folder) if folder else None,

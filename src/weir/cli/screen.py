@@ -74,9 +74,18 @@ class PlainScreen:
         if result.kill is not None and result.kill.recovery_ms is not None:
             seconds = result.kill.recovery_ms / 1000
             self.console.print(f"From the kill to the first epoch after it: {seconds:.1f} s")
+        if result.move is not None and result.move.resume_ms is not None:
+            move = result.move
+            self.console.print(
+                f"Savepoint of {move.savepoint_bytes / 1e6:.1f} MB, job stopped with it in "
+                f"{move.stop_ms / 1000:.1f} s; from {move.parallelism_before} to "
+                f"{move.parallelism} subtasks, first epoch {move.resume_ms / 1000:.1f} s after the "
+                "start"
+            )
+        who = "The job" if result.move is None else "Both jobs"
         self.console.print(
-            f"The job ran {result.seconds:.1f} s and completed "
-            f"{result.figures.checkpoints} checkpoints."
+            f"{who} ran {result.seconds:.1f} s and completed {result.figures.checkpoints} "
+            "checkpoints."
         )
 
 

@@ -1,42 +1,28 @@
-"""Runs the demonstration: generate, stream, kill a slot, recover, recount.
+"""Runs the demonstration: generate, stream, kill a slot, recover, stop, resume wider, recount.
 
 Shows nothing itself; whoever calls it brings a `Screen`.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from weir.clock import Clock
 from weir.common.configuration import Configuration
 from weir.datastream import StreamExecutionEnvironment
+from weir.demo.logs import errors_to, logging_to
 from weir.demo.payments import Shape, write_input
 from weir.demo.program import declare
 from weir.demo.recount import Comparison, compare, expected_output, read_output
+from weir.demo.steps import Kill, Killed, Moved, Resumed, Screen, Step, Stop
 from weir.demo.tracking import Figures, Tracker
 
 CHECKPOINT_INTERVAL = "2 s"
-_KILL_AFTER = 0.4  # of all rows
-_KILL_AFTER_CHECKPOINTS = 2
 _POLL_S = 0.1
-
-
-class Screen(Protocol):
-    """Where the demonstration is watched."""
-
-    def say(self, text: str) -> None:
-        """Tell what happens next, or what happened."""
-
-    def show(self, figures: Figures) -> None:
-        """Show the running job."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +32,12 @@ class DemoOptions:
     shape: Shape
     folder: Path
     kill: bool = True
+    rescale: bool = True
+
+    @property
+    def input(self) -> Path:
+        """The folder of the input."""
+        return self.folder / "input"
 
     @property
     def output(self) -> Path:
@@ -58,46 +50,35 @@ class DemoOptions:
         return self.folder / "logs"
 
 
-@dataclass
-class Kill:
-    """A slot that was killed, and how long it took until its successor had handled an epoch."""
-
-    pid: int
-    subtask: int
-    attempt: int
-    at_ms: int
-    recovery_ms: int | None = None
-
-
 @dataclass(frozen=True)
 class DemoResult:
-    """How it went."""
+    """How it went; `kill` and `move` are None when they were not wanted or came too late."""
 
     comparison: Comparison
-    kill: Kill | None
+    kill: Killed | None
+    move: Moved | None
     seconds: float
     figures: Figures
 
 
 def shape_of(rows: int, seed: int) -> Shape:
-    """Cut the rows into 12 to 60 files, one an epoch."""
-    return Shape(rows, max(12, min(60, rows // 50_000)), seed)
+    """Cut the rows into 20 to 60 files, one an epoch."""
+    return Shape(rows, max(20, min(60, rows // 50_000)), seed)
 
 
 def run_demo(options: DemoOptions, screen: Screen, clock: Clock) -> DemoResult:
     """Run everything; raises the job's error if it fails for good."""
     options.logs.mkdir()
-    with _logging_to(options.logs / "driver.log"):
-        shape, source = options.shape, options.folder / "input"
+    with logging_to(options.logs / "driver.log"):
+        shape = options.shape
         screen.say(f"Writing {shape.rows:,} payments in {shape.files} files (seed {shape.seed}) …")
-        write_input(shape, source)
+        write_input(shape, options.input)
         screen.say("Starting Spark …")
         env = _environment(options)
-        with _errors_to(options.logs / "spark.log"):
+        with errors_to(options.logs / "spark.log"):
             spark = env.get_spark()
         try:
-            declare(env, source, options.output)
-            return _run(env, options, screen, clock)
+            return _Demo(options, screen, clock).run(env)
         finally:
             spark.stop()
 
@@ -111,87 +92,58 @@ def _environment(options: DemoOptions) -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment.get_execution_environment(configuration)
 
 
-def _run(
-    env: StreamExecutionEnvironment, options: DemoOptions, screen: Screen, clock: Clock
-) -> DemoResult:
-    started = clock.monotonic_ms()
-    job: Any = env.execute_async("Card payments")
-    try:
-        figures, kill = _watch(job, options, screen, clock)
-        job.get_job_execution_result().result()
-    finally:
-        job.cancel()
-    seconds = (clock.monotonic_ms() - started) / 1000
-    screen.say("The job has ended; recounting everything from the input, without Weir …")
-    comparison = compare(expected_output(options.folder / "input"), read_output(options.output))
-    return DemoResult(comparison, kill, seconds, figures)
+class _Demo:
+    """One run: one job, or one that is stopped and one that goes on."""
 
+    def __init__(self, options: DemoOptions, screen: Screen, clock: Clock) -> None:
+        self._options, self._screen, self._clock = options, screen, clock
+        self._tracker = Tracker(options.shape.rows, clock.monotonic_ms())
 
-def _watch(
-    job: Any, options: DemoOptions, screen: Screen, clock: Clock
-) -> tuple[Figures, Kill | None]:
-    tracker = Tracker(options.shape.rows, clock.monotonic_ms())
-    kill: Kill | None = None
-    pause = threading.Event()
-    while True:
-        progress = job.progress()
-        figures = tracker.update(progress, clock.monotonic_ms())
-        screen.show(figures)
-        if kill is None and options.kill and _time_to_kill(figures):
-            kill = _kill(progress, clock)
-            screen.say(f"Killed slot {kill.subtask} (process {kill.pid}) with SIGKILL")
-        elif kill is not None and kill.recovery_ms is None and _recovered(progress, kill):
-            kill.recovery_ms = clock.monotonic_ms() - kill.at_ms
-            screen.say(
-                f"Recovered {kill.recovery_ms / 1000:.1f} s after the kill: attempt "
-                f"{progress['attempt']} goes on behind epoch {progress['restored_epoch']}"
-            )
-        if progress["status"] in ("FINISHED", "FAILED", "CANCELED"):
-            return figures, kill
-        pause.wait(_POLL_S)
+    def run(self, env: StreamExecutionEnvironment) -> DemoResult:
+        options, screen, clock = self._options, self._screen, self._clock
+        started = clock.monotonic_ms()
+        kill = Kill(screen, clock) if options.kill else None
+        folder = options.folder / "savepoints"
+        stop = Stop(folder, kill, screen, clock) if options.rescale else None
+        figures = self._follow(env, [step for step in (kill, stop) if step is not None])
+        move = stop.outcome() if stop is not None else None
+        if move is not None:
+            figures, move = self._go_on(move)
+        seconds = (clock.monotonic_ms() - started) / 1000
+        screen.say("The job has ended; recounting everything from the input, without Weir …")
+        comparison = compare(expected_output(options.input), read_output(options.output))
+        killed = kill.outcome() if kill is not None else None
+        return DemoResult(comparison, killed, move, seconds, figures)
 
+    def _go_on(self, move: Moved) -> tuple[Figures, Moved]:
+        """Start a job from the savepoint, with another parallelism, and follow it to its end."""
+        self._screen.say(
+            f"Starting a new job from it with parallelism {move.parallelism} instead of "
+            f"{move.parallelism_before} …"
+        )
+        env = _environment(self._options)
+        env.configure(Configuration().set("execution.state-recovery.path", move.savepoint))
+        env.set_parallelism(move.parallelism)
+        self._tracker.next_job()
+        resumed = Resumed(self._screen, self._clock)
+        figures = self._follow(env, [resumed])
+        return figures, replace(move, resume_ms=resumed.resume_ms)
 
-def _time_to_kill(figures: Figures) -> bool:
-    far = figures.rows >= _KILL_AFTER * figures.rows_total
-    return far and figures.checkpoints >= _KILL_AFTER_CHECKPOINTS and figures.slots > 0
-
-
-def _kill(progress: dict[str, Any], clock: Clock) -> Kill:
-    slot = progress["slots"][-1]
-    os.kill(slot["pid"], signal.SIGKILL)
-    return Kill(slot["pid"], slot["subtask"], progress["attempt"], clock.monotonic_ms())
-
-
-def _recovered(progress: dict[str, Any], kill: Kill) -> bool:
-    return progress["attempt"] > kill.attempt and progress["epoch"] is not None
-
-
-@contextmanager
-def _logging_to(path: Path) -> Iterator[None]:
-    """Send the driver's own log to a file, so that the screen stays readable."""
-    handler = logging.FileHandler(path)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logger = logging.getLogger("weir")
-    before = logger.propagate, logger.level
-    logger.addHandler(handler)
-    logger.propagate = False
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.propagate, logger.level = before
-        logger.removeHandler(handler)
-        handler.close()
-
-
-@contextmanager
-def _errors_to(path: Path) -> Iterator[None]:
-    """Let a JVM that starts meanwhile inherit a file as its standard error."""
-    kept = os.dup(2)
-    with path.open("ab") as log:
-        os.dup2(log.fileno(), 2)
+    def _follow(self, env: StreamExecutionEnvironment, steps: Sequence[Step]) -> Figures:
+        """Run the program to its end, and let the steps look at it all the time."""
+        declare(env, self._options.input, self._options.output)
+        job: Any = env.execute_async("Card payments")
+        pause = threading.Event()
         try:
-            yield
+            while True:
+                progress = job.progress()
+                figures = self._tracker.update(progress, self._clock.monotonic_ms())
+                self._screen.show(figures)
+                for step in steps:
+                    step.look(job, progress, figures)
+                if progress["status"] in ("FINISHED", "FAILED", "CANCELED"):
+                    job.get_job_execution_result().result()
+                    return figures
+                pause.wait(_POLL_S)
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            job.cancel()

@@ -1,7 +1,8 @@
 """From a job's progress reports to the figures that people watch.
 
 An attempt counts its records from zero; what was done before is what had been done at the epoch of
-the checkpoint that the attempt was restored from.
+the checkpoint or savepoint that the attempt was restored from. A job that goes on from another
+one's savepoint goes on numbering epochs as well.
 """
 
 from __future__ import annotations
@@ -33,17 +34,23 @@ class Figures:
 
 
 class Tracker:
-    """Follows one job."""
+    """Follows a job, and the jobs that go on from its savepoints."""
 
     def __init__(self, rows_total: int, now_ms: int) -> None:
         """Start at row zero."""
         self._total = rows_total
         self._started_ms = now_ms
-        self._attempt = 0
+        self._attempt: int | None = 0
         self._base = 0
+        self._checkpoints = self._checkpoints_before = 0
         self._at_epoch: dict[int, int] = {0: 0}
         self._last = 0
         self._recent: deque[tuple[int, int]] = deque([(now_ms, 0)])
+
+    def next_job(self) -> None:
+        """Expect reports of a job that was restored from the one before."""
+        self._attempt = None
+        self._checkpoints_before = self._checkpoints
 
     def update(self, progress: dict[str, Any], now_ms: int) -> Figures:
         """Take a report and return the figures."""
@@ -57,6 +64,7 @@ class Tracker:
             count = self._base + progress["records_in"].get(OPERATOR, 0)
             self._last = self._at_epoch[epoch] = min(count, self._total)
         checkpoints = progress["checkpoints"]
+        self._checkpoints = self._checkpoints_before + checkpoints["completed"]
         return Figures(
             seconds=(now_ms - self._started_ms) / 1000,
             rows=self._last,
@@ -66,7 +74,7 @@ class Tracker:
             epoch=epoch or 0,
             slots=len(progress["slots"]),
             state_entries=progress["state_entries"],
-            checkpoints=checkpoints["completed"],
+            checkpoints=self._checkpoints,
             checkpoint_bytes=checkpoints["last_bytes"],
             checkpoint_ms=checkpoints["last_duration_ms"],
         )

@@ -123,6 +123,18 @@ def test_a_savepoint_replaces_nothing_and_is_not_recovered_from(storage):
     assert load_checkpoint(storage, "sp/savepoint-1").kind == "savepoint"
 
 
+def test_records_that_only_a_savepoint_covers_are_not_handed_out(storage):
+    job = started(program(), storage=storage, checkpoints=SETTINGS, wait_for_checkpoints=True)
+    job.run_epoch(take=10, checkpoint=True)
+    job.run_epoch(take=5)
+    savepoint_of(job, storage)
+    assert len(job.collected()) == 10
+    job.kill_slot(0)
+    job.fail_over()
+    job.run()
+    assert sorted(job.collected(), key=repr) == undisturbed()
+
+
 def test_the_savepoint_of_a_stop_commits_and_is_recovered_from(storage):
     job = started(program(), storage=storage, checkpoints=SETTINGS, wait_for_checkpoints=True)
     job.run_epoch(take=10)

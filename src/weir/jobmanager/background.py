@@ -21,6 +21,9 @@ class Background(Protocol):
     def settle(self) -> None:
         """Return when everything that was given before has been carried out."""
 
+    def close(self) -> None:
+        """Take no more work; what was given before is carried out."""
+
 
 class Inline:
     """Carries out work at once, on the caller's thread."""
@@ -32,13 +35,16 @@ class Inline:
     def settle(self) -> None:
         """Return: nothing is ever left to do."""
 
+    def close(self) -> None:
+        """Return: there is nothing to end."""
+
 
 class Worker:
     """A thread of its own, which does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
         """Start the thread."""
-        self._queue: SimpleQueue[Work] = SimpleQueue()
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def run(self, work: Work) -> None:
@@ -51,9 +57,12 @@ class Worker:
         self._queue.put(done.set)
         done.wait()
 
+    def close(self) -> None:
+        """End the thread when everything that was given before has been carried out."""
+        self._queue.put(None)
+
     def _work(self) -> None:
-        while True:
-            work = self._queue.get()
+        while (work := self._queue.get()) is not None:
             try:
                 work()
             except Exception:

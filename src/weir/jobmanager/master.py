@@ -414,6 +414,7 @@ class JobMaster(Callbacks):
         """End the job: slots leave, checkpoints are kept or deleted as retention says."""
         self.end_slots("the job ended")
         self.checkpoints.end(end)
+        self.checkpoints.background.close()
         self.gateway.shutdown()
         self.directories.remove_sockets()
         owner.release(self.directories.job_dir)

@@ -84,6 +84,7 @@ class Attempt:
         self._idle_since_ms = job.clock.monotonic_ms()
         self._query: Any = None
         self._ended = False
+        self._stop = threading.Event()
         self._error: BaseException | None = None
         self._contact = Contact(
             master.location,
@@ -131,6 +132,7 @@ class Attempt:
 
     def run(self, stop: threading.Event) -> None:
         """Run until bounded input is over, the attempt fails, or the job is stopped."""
+        self._stop = stop
         self._start_local_slots()
         self._begin()
         self._start_query()
@@ -341,6 +343,9 @@ class Attempt:
         if master.attempt_failed:
             msg = "the attempt failed"
             raise master.failure() or JobExecutionError(msg)
+        if self._stop.is_set():
+            msg = "the job was canceled"
+            raise JobExecutionError(msg)
 
     def close(self) -> None:
         """Stop the query and free what the attempt holds."""

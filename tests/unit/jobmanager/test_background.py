@@ -1,0 +1,51 @@
+"""Work in the background: in order, settled when it says so, and never the end of the thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from weir.jobmanager.background import Inline, Worker
+
+
+def test_work_is_carried_out_in_order_and_settled():
+    worker, done, gate = Worker("test"), [], threading.Event()
+    worker.run(gate.wait)
+    for number in range(5):
+        worker.run(lambda number=number: done.append(number))
+    assert done == []
+    gate.set()
+    worker.settle()
+    assert done == [0, 1, 2, 3, 4]
+    worker.close()
+
+
+def test_what_fails_is_logged_and_the_next_piece_is_carried_out(caplog):
+    worker, done = Worker("test"), []
+    with caplog.at_level(logging.ERROR, "weir.jobmanager"):
+        worker.run(lambda: done.append(1 // 0))
+        worker.run(lambda: done.append("next"))
+        worker.settle()
+    assert done == ["next"]
+    assert "ZeroDivisionError" in caplog.text
+    worker.close()
+
+
+def test_a_closed_worker_ends_its_thread_after_its_work():
+    before = threading.active_count()
+    worker, done = Worker("test"), []
+    worker.run(lambda: done.append(1))
+    worker.close()
+    for thread in threading.enumerate():
+        if thread.name == "test":
+            thread.join(5)
+    assert done == [1]
+    assert threading.active_count() == before
+
+
+def test_inline_work_is_done_at_once():
+    done = []
+    Inline().run(lambda: done.append(1))
+    Inline().settle()
+    Inline().close()
+    assert done == [1]

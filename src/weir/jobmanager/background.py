@@ -63,7 +63,11 @@ class Worker:
 
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
-            try:
-                work()
-            except Exception:
-                log.exception("background work failed")
+            _carry_out(work)
+
+
+def _carry_out(work: Work) -> None:
+    try:
+        work()
+    except Exception:
+        log.exception("background work failed")

@@ -1,0 +1,103 @@
+"""Seeded input: the same rows for everybody, made in blocks.
+
+Block *i* depends on the seed, the workload and *i* only, so that a contender with fewer rows gets
+the beginning of what a faster one gets. Rows are dealt to two partitions by their key, as a Kafka
+topic would: the order of a key's rows is the same whatever reads the partitions.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.workloads.catalogue import (
+    CLOSING_KEY,
+    CLOSING_MS,
+    ROWS_PER_MS,
+    RULES,
+    USERS_PER_SITE,
+    Workload,
+)
+from benchmarks.workloads.checksum import mix
+
+SEED = 7
+BLOCK = 5_000
+PARTITIONS = 2
+VALUE_MAX = 1_000_000_000
+BLOCKS_PER_DAY = 100
+Columns = list[np.ndarray]
+
+
+def block(workload: Workload, number: int, keys: int, warm: bool) -> tuple[Columns, np.ndarray]:
+    """Return the columns of one block, and the partition of each of its rows."""
+    rng = np.random.default_rng([SEED, zlib.crc32(workload.kind.encode()), number])
+    key = rng.integers(0, keys, BLOCK)
+    columns = _columns(workload, rng, key, number, warm)
+    return columns, partition_of(key)
+
+
+def partition_of(key: np.ndarray) -> np.ndarray:
+    """Return the partition of each key."""
+    return (mix(key.astype(np.int64).view(np.uint64)) % np.uint64(PARTITIONS)).astype(np.int64)
+
+
+def _columns(
+    workload: Workload, rng: np.random.Generator, key: np.ndarray, number: int, warm: bool
+) -> Columns:
+    if workload.kind == "distinct":
+        day = np.full(BLOCK, number // BLOCKS_PER_DAY)
+        return [key, rng.integers(0, USERS_PER_SITE, BLOCK), day]
+    if workload.kind == "timers":
+        return [key, (number * BLOCK + np.arange(BLOCK)) // ROWS_PER_MS]
+    value = rng.integers(0, VALUE_MAX, BLOCK)
+    if workload.kind == "rules":
+        # No rule matches a negative value: whether rules are there yet does not matter.
+        return [key, -1 - value if warm else value]
+    if workload.kind == "wide":
+        return _wide(rng, key, value)
+    return [key, value]
+
+
+def _wide(rng: np.random.Generator, key: np.ndarray, value: np.ndarray) -> Columns:
+    names = np.array([f"user-{k:012d}" for k in key.tolist()])
+    cities = np.array([f"city-{n}" for n in range(50)])
+    notes = rng.integers(0, 1 << 62, BLOCK)
+    return [
+        names,
+        value,
+        np.array([f"name of {k}" for k in key.tolist()]),
+        cities[rng.integers(0, len(cities), BLOCK)],
+        np.array([f"{n:040x}" for n in notes.tolist()]),
+        rng.random(BLOCK),
+        rng.random(BLOCK),
+        rng.integers(0, VALUE_MAX, BLOCK),
+        rng.integers(0, VALUE_MAX, BLOCK),
+    ]
+
+
+def epoch(workload: Workload, number: int, rows: int, keys: int, warm: bool) -> list[Columns]:
+    """Return an epoch's rows as columns, one entry for each partition."""
+    blocks = rows // BLOCK
+    parts = [block(workload, number * blocks + i, keys, warm) for i in range(blocks)]
+    columns = [np.concatenate(found) for found in zip(*(p[0] for p in parts), strict=True)]
+    where = np.concatenate([p[1] for p in parts])
+    return [[column[where == p] for column in columns] for p in range(PARTITIONS)]
+
+
+def closing() -> list[Columns]:
+    """Return the last rows of event time, one for each partition."""
+    return [[np.array([CLOSING_KEY]), np.array([CLOSING_MS])] for _ in range(PARTITIONS)]
+
+
+def rules() -> list[tuple[int, int]]:
+    """Return the rules of workload (e): a number, and the least value that it matches."""
+    rng = np.random.default_rng([SEED, RULES])
+    return list(enumerate(rng.integers(0, VALUE_MAX, RULES).tolist()))
+
+
+def in_order(epochs: list[list[Columns]]) -> Iterator[Columns]:
+    """Yield everything in an order that keeps each key's rows in theirs."""
+    for partitions in epochs:
+        yield from partitions

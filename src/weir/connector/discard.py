@@ -23,6 +23,9 @@ class _DiscardingWriter(SinkWriter):
     def write_batch(self, values: list[Any], timestamps: list[int | None] | None) -> None:
         return
 
+    def write_columns(self, batch: Any) -> bool:
+        return True
+
     def prepare(self, checkpoint_id: int) -> list[bytes]:
         return []
 

@@ -57,6 +57,10 @@ class SinkWriter(ABC):
     def write_batch(self, values: list[Any], timestamps: list[int | None] | None) -> None:
         """Take records in order; nothing becomes visible. `timestamps` is None if none has one."""
 
+    def write_columns(self, batch: Any) -> bool:
+        """Take records as an Arrow batch; False, and nothing is taken, where it must be records."""
+        return False
+
     @abstractmethod
     def prepare(self, checkpoint_id: int) -> list[bytes]:
         """Make everything written so far durable but invisible; return what `commit` will need.

@@ -21,6 +21,7 @@ from weir.errors import UsageError, UserFunctionError, WeirError
 from weir.graph.plan import EdgeNode
 from weir.graph.transformation import Partitioning
 from weir.keygroup import key_group, key_groups_of_int64, murmur_column, stable_hash
+from weir.runtime.columnar import ColumnarChunk
 from weir.runtime.frame import (
     GROUPS,
     TIMESTAMPS,
@@ -75,7 +76,10 @@ class EdgeWriter:
         return frames
 
     def write(self, chunk: Chunk) -> None:
-        """Route and pack Python records."""
+        """Route and pack records."""
+        columns = isinstance(chunk, ColumnarChunk) and chunk.timestamps is None
+        if columns and self.write_columns(ColumnChunk(chunk.batch)):  # type: ignore[attr-defined]
+            return
         if not chunk.values:
             return
         self.records += len(chunk.values)

@@ -74,6 +74,10 @@ class Chunk:
         self.keys = keys
         self.groups = groups
 
+    def __len__(self) -> int:
+        """Count the records."""
+        return len(self.values)
+
     def rows(self, start: int, stop: int | None = None) -> Chunk:
         """Return some of the records."""
         return Chunk(

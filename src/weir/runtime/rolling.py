@@ -6,10 +6,24 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from weir.codec.arrow import batch_to_rows, rows_to_batch
+from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from weir.common.types import Row
 from weir.errors import UsageError
-from weir.graph.plan import OperatorNode
-from weir.runtime.frame import Chunk
+from weir.graph.plan import EdgeNode, OperatorNode
+from weir.runtime.columnar import (
+    ColumnarChunk,
+    ColumnInput,
+    Grouped,
+    encode_keys,
+    fits,
+    running,
+    values_of,
+)
+from weir.runtime.frame import Chunk, field_positions
 from weir.runtime.keyed import keyed_rows
 from weir.runtime.operator import TaskFacts
 from weir.runtime.stateful import StatefulOperator
@@ -61,11 +75,93 @@ class SlotAggregate(SlotReduce):
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
         """Build the combining function for the field."""
         super().__init__(node, facts)
-        self._combine = _combiner(node.options["op"], node.options["field"])
+        self._op: str = node.options["op"]
+        self._combine = _combiner(self._op, node.options["field"])
 
     def combiner(self) -> Callable[[Any, Any], Any]:
         """Return the function of (last result, record)."""
         return self._combine
+
+    def takes_columns(self, edge: EdgeNode) -> bool:
+        """Tell whether records of an edge may come as columns: keys and the field are columns."""
+        key, declared = edge.key, edge.type
+        if self._op not in _MERGE or key is None or key.fields is None or len(key.fields) != 1:
+            return False
+        return (
+            isinstance(declared, (RowTypeInfo, TupleTypeInfo)) and declared == self.node.output_type
+        )
+
+    def process_columns(self, given: ColumnInput, edge: EdgeNode) -> bool:
+        """Aggregate a batch; False when that would not be exact, and nothing was touched."""
+        batch = given.batch
+        field = field_positions(batch.schema, [self.node.options["field"]])[0]
+        key = field_positions(batch.schema, edge.key.fields)[0]  # type: ignore[union-attr, arg-type]
+        values = values_of(batch.column(field), self._op)
+        if values is None or field == key or batch.column(key).null_count:
+            return False
+        codes, keys = encode_keys(batch.column(key))
+        rows = Grouped.of(codes, len(keys))
+        owners = given.groups[rows.first].tolist()
+        records = self._results(keys, owners)
+        known = np.array([record is not None for record in records])
+        before = np.array(
+            [0 if r is None else get_field(r, field) for r in records], dtype=values.dtype
+        )
+        results = running(self._op, rows, values, before, known)
+        if results is None or not fits(results, batch.column(field).type):
+            return False
+        self.records_in += batch.num_rows
+        firsts = batch_to_rows(batch.take(pa.array(rows.first)), edge.type)
+        kept = [first if r is None else r for r, first in zip(records, firsts, strict=True)]
+        last = results[rows.order[rows.starts + rows.counts - 1]].tolist()
+        self._update(keys, owners, kept, field, last)
+        out = _with_results(batch, rows, kept, (key, field), results, edge.type)
+        self.records_out += out.num_rows
+        chunk = ColumnarChunk(out, edge.type, given.timestamps)
+        for consumer in self.consumers:
+            consumer(chunk)
+        return True
+
+    def _results(self, keys: list[Any], owners: list[int]) -> list[Any]:
+        current = self.backend.current  # type: ignore[union-attr]
+        value = self._state.value
+        records = []
+        for k, g in zip(keys, owners, strict=True):
+            current.key = k
+            current.group = g
+            records.append(value())
+        return records
+
+    def _update(
+        self, keys: list[Any], owners: list[int], kept: list[Any], field: int, last: list[Any]
+    ) -> None:
+        current = self.backend.current  # type: ignore[union-attr]
+        update = self._state.update
+        for k, g, record, result in zip(keys, owners, kept, last, strict=True):
+            current.key = k
+            current.group = g
+            update(with_field(record, field, result))
+
+
+def _with_results(
+    batch: pa.RecordBatch,
+    rows: Grouped,
+    kept: list[Any],
+    own: tuple[int, int],
+    results: Any,
+    type_info: Any,
+) -> pa.RecordBatch:
+    """Return the records with results: the other fields are those of each key's first record."""
+    key, field = own
+    columns = list(batch.columns)
+    columns[field] = pa.array(results, columns[field].type)
+    if len(columns) > 2:
+        codes = pa.array(rows.codes)
+        firsts = rows_to_batch(kept, type_info)
+        for i in range(len(columns)):
+            if i not in (key, field):
+                columns[i] = firsts.column(i).take(codes)
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 _MERGE: dict[str, Callable[[Any, Any], Any]] = {

@@ -15,6 +15,7 @@ from weir.backend.base import SnapshotKind
 from weir.connector.function_sink import InvokeContext
 from weir.connector.sink import SinkWriter, WriterContext
 from weir.graph.plan import OperatorNode
+from weir.runtime.columnar import ColumnarChunk
 from weir.runtime.context import SnapshotContext
 from weir.runtime.frame import Chunk
 from weir.runtime.operator import TaskFacts
@@ -67,11 +68,13 @@ class SinkOperator(StatefulOperator):
         self._open_writer().commit(committables)
 
     def process(self, chunk: Chunk, input_index: int) -> None:
-        """Hand the records to the writer."""
-        self.records_in += len(chunk.values)
+        """Hand the records to the writer, as columns where they are and it takes them."""
+        self.records_in += len(chunk)
         writer = self._open_writer()
         writer.current_watermark = self.watermark
         try:
+            if isinstance(chunk, ColumnarChunk) and writer.write_columns(chunk.batch):
+                return
             writer.write_batch(chunk.values, chunk.timestamps)
         except Exception as error:
             raise self.failed(error, chunk.values[0]) from None

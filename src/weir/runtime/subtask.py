@@ -22,6 +22,7 @@ from weir.failpoint import reach
 from weir.graph.plan import EdgeNode, JobPlan, OperatorNode
 from weir.graph.transformation import Partitioning
 from weir.runtime.catalog import slot_operator
+from weir.runtime.columnar import ColumnInput
 from weir.runtime.connected import BROADCAST_INPUT
 from weir.runtime.exchange import EdgeWriter
 from weir.runtime.frame import (
@@ -39,6 +40,7 @@ from weir.runtime.frame import (
 )
 from weir.runtime.in_flight import InFlight, LevelProgress, keep
 from weir.runtime.operator import Operator, TaskFacts
+from weir.runtime.rolling import SlotAggregate
 from weir.runtime.sinks import DriverSinkOperator
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.runtime.stateless import TimestampsOperator
@@ -93,6 +95,11 @@ class Subtask:
             for e in plan.edges
             if not e.chained and e.target in self.operators
         }
+        self._columnar = {
+            e.id
+            for e in plan.edges
+            if not e.chained and e.target in self.operators and self._takes_columns(e)
+        }
         self._snapshots: dict[int, dict[int, OperatorSnapshot]] = {}
         self._cut_id: int | None = None
         self._progress: LevelProgress | None = None
@@ -106,6 +113,10 @@ class Subtask:
         if edge.source_level == 0:
             return self.plan.watermark_generators(edge.source)
         return range(self.plan.operators[edge.source].parallelism)
+
+    def _takes_columns(self, edge: EdgeNode) -> bool:
+        op = self.operators[edge.target]
+        return isinstance(op, SlotAggregate) and op.takes_columns(edge)
 
     def _wire(self, op: Operator) -> None:
         for edge in self.plan.outputs_of(op.node.index):
@@ -191,6 +202,30 @@ class Subtask:
         return (_priority(self.plan.edges[frame.edge], self.plan), frame.edge, frame.origin)
 
     def _process(self, data: list[Incoming]) -> None:
+        if self._columnar:
+            data = self._process_columns(data)
+        self._process_rows(data)
+
+    def _process_columns(self, data: list[Incoming]) -> list[Incoming]:
+        """Hand whole columns to operators that take them; return what is left to do."""
+        left = [frame for frame in data if frame.edge not in self._columnar]
+        for number in sorted(self._columnar):
+            frames = [frame for frame in data if frame.edge == number]
+            edge = self.plan.edges[number]
+            op = self.operators[edge.target]
+            columns = all(payload_kind(frame.payload) == b"A" for frame in frames)
+            # All of an epoch at once: one look at the state per key is what it is for.
+            if columns and frames and isinstance(op, SlotAggregate):
+                given = ColumnInput.of([frame.payload for frame in frames])
+                self._watermarks[number].saw_records()
+                if op.process_columns(given, edge):
+                    reach("slot.epoch")
+                    continue
+            left += frames
+        left.sort(key=self._order)
+        return left
+
+    def _process_rows(self, data: list[Incoming]) -> None:
         edges = self.plan.edges
         for frame in data:
             edge = edges[frame.edge]

@@ -1,0 +1,183 @@
+"""Rolling aggregates over whole columns: one look at the state per key and epoch, not per record.
+
+The results are those of the record-by-record way, bit for bit. What columns cannot do exactly
+(nulls, sums that might overflow, sums of floating-point numbers, NaN) is refused before anything is
+touched, and the records go the other way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from weir.codec.arrow import batch_to_rows
+from weir.runtime.frame import GROUPS, TIMESTAMPS, Chunk, read_batch
+
+Array = npt.NDArray[Any]
+_SAFE = 1 << 62
+
+
+@dataclass(frozen=True)
+class ColumnInput:
+    """Records of a keyed edge as columns, with their key groups and timestamps."""
+
+    batch: pa.RecordBatch
+    groups: Array
+    timestamps: list[int | None] | None
+
+    @classmethod
+    def of(cls, payloads: list[pa.Buffer]) -> ColumnInput:
+        """Join columnar payloads of one edge, in order."""
+        batches = [read_batch(payload) for payload in payloads]
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        groups = batch.column(GROUPS).to_numpy()
+        names = batch.schema.names
+        timestamps = batch.column(TIMESTAMPS).to_pylist() if TIMESTAMPS in names else None
+        own = [name for name in names if name not in (GROUPS, TIMESTAMPS)]
+        return cls(batch.select(own), groups, timestamps)
+
+
+class ColumnarChunk(Chunk):
+    """Records that are still columns; they become Python records when somebody asks for them."""
+
+    __slots__ = ("_rows", "batch", "type")
+
+    def __init__(
+        self, batch: pa.RecordBatch, type_info: Any, timestamps: list[int | None] | None
+    ) -> None:
+        """Hold the columns as they are."""
+        self.batch = batch
+        self.type = type_info
+        self.timestamps = timestamps
+        self.keys = None
+        self.groups = None
+        self._rows: list[Any] | None = None
+
+    def __len__(self) -> int:
+        """Count the records."""
+        return int(self.batch.num_rows)
+
+    @property
+    def values(self) -> list[Any]:  # type: ignore[override]
+        """Return the records."""
+        if self._rows is None:
+            self._rows = batch_to_rows(self.batch, self.type)
+        return self._rows
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Rows by key: `codes` numbers the keys in the order of their first row.
+
+    `order` sorts the rows by key and keeps their order within one; `starts` are the places in it
+    where keys begin, `first` the first row of each key.
+    """
+
+    codes: Array
+    counts: Array
+    order: Array
+    starts: Array
+    first: Array
+
+    @classmethod
+    def of(cls, codes: Array, keys: int) -> Grouped:
+        """Group rows by the number of their key."""
+        counts = np.bincount(codes, minlength=keys)
+        order = np.argsort(codes, kind="stable")
+        starts = np.cumsum(counts) - counts
+        return cls(codes, counts, order, starts, order[starts])
+
+
+def encode_keys(column: pa.Array) -> tuple[Array, list[Any]]:
+    """Return the number of each row's key, and the keys in the order of their numbers."""
+    encoded = column.dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def values_of(column: pa.Array, op: str) -> Array | None:
+    """Return a field as numbers; None when columns cannot aggregate it exactly."""
+    if column.null_count:
+        return None
+    if pa.types.is_signed_integer(column.type):
+        numbers: Array = column.to_numpy().astype(np.int64)
+        return numbers
+    if op == "sum" or not pa.types.is_floating(column.type):
+        return None
+    floats: Array = column.to_numpy().astype(np.float64)
+    # Whether 0.0 or -0.0 is less depends on which came first.
+    odd = np.isnan(floats).any() or (floats == 0).any()
+    return None if odd else floats
+
+
+def running(
+    op: str, rows: Grouped, values: Array, before: Array, known: npt.NDArray[np.bool_]
+) -> Array | None:
+    """Return the aggregate after each row; None when it might not be exact.
+
+    `before` is the result of each key so far, where `known` says that there is one.
+    """
+    in_order = values[rows.order]
+    if op == "sum":
+        total = _running_sum(rows, in_order, before, known)
+    else:
+        total = _running_least(rows, in_order, before, known, largest=op == "max")
+    if total is None:
+        return None
+    out = np.empty_like(total)
+    out[rows.order] = total
+    return out
+
+
+def _running_sum(
+    rows: Grouped, in_order: Array, before: Array, known: npt.NDArray[np.bool_]
+) -> Array | None:
+    bound = float(np.abs(in_order.astype(np.float64)).sum())
+    start = np.where(known, before, 0)
+    if bound + float(np.abs(start.astype(np.float64)).max(initial=0.0)) >= _SAFE:
+        return None
+    sums = np.cumsum(in_order)
+    skipped = sums[rows.starts] - in_order[rows.starts]
+    total: Array = sums + np.repeat(start - skipped, rows.counts)
+    return total
+
+
+def _running_least(
+    rows: Grouped,
+    in_order: Array,
+    before: Array,
+    known: npt.NDArray[np.bool_],
+    *,
+    largest: bool,
+) -> Array | None:
+    """Return running minima: each key is shifted below all keys before it, then one pass does."""
+    used = np.concatenate([in_order, before[known]])
+    distinct, ranks = np.unique(used, return_inverse=True)
+    span = len(distinct)
+    if span * len(rows.counts) >= _SAFE:
+        return None
+    if largest:
+        ranks = span - 1 - ranks
+    shifted = ranks[: len(in_order)].astype(np.int64)
+    start = np.full(len(rows.counts), span - 1, np.int64)
+    start[known] = ranks[len(in_order) :]
+    shift = np.arange(len(rows.counts), dtype=np.int64) * span
+    # The result so far counts as if it came with the key's first row.
+    shifted[rows.starts] = np.minimum(shifted[rows.starts], start)
+    shifted -= np.repeat(shift, rows.counts)
+    least = np.minimum.accumulate(shifted) + np.repeat(shift, rows.counts)
+    if largest:
+        least = span - 1 - least
+    found: Array = distinct[least]
+    return found
+
+
+def fits(results: Array, arrow_type: Any) -> bool:
+    """Tell whether a column of the type holds all results."""
+    if not pa.types.is_integer(arrow_type) or not len(results):
+        return True
+    bits = arrow_type.bit_width - 1
+    return bool(results.min() >= -(1 << bits) and results.max() <= (1 << bits) - 1)

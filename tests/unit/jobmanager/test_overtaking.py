@@ -1,0 +1,125 @@
+"""The driver's side of an agreement: one level for all, all or nothing."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from tests.harness.overtaking import Overtake, Total, job
+from tests.harness.programs import environment
+
+from weir.errors import StorageError
+from weir.jobmanager.overtake import BarrierEpoch, Outcome, Overtaking, overtaking
+from weir.testing.harness import collect
+
+
+class Slots:
+    """Slots that answer as a test wants; remembers what they were told."""
+
+    def __init__(self, places, accepted=True, made=False):
+        self.places = places
+        self.accepted = accepted
+        self.made = made
+        self.cuts = []
+        self.revoked = 0
+
+    def where(self, checkpoint_id, epoch):
+        if isinstance(self.places, Exception):
+            raise self.places
+        return self.places
+
+    def cut(self, cut):
+        self.cuts.append(cut)
+        if isinstance(self.accepted, Exception):
+            raise self.accepted
+        return self.accepted
+
+    def revoke(self, checkpoint_id):
+        self.revoked += 1
+        return self.made
+
+
+@pytest.fixture
+def harness():
+    env = environment()
+    collect(env.from_sequence(1, 9).key_by(lambda n: n % 3).process(Total()).uid("totals"))
+    return job(env, Overtake(None), deferred=True)
+
+
+@pytest.fixture
+def sent(harness):
+    barrier = harness.run_epoch(take=3, checkpoint=True)
+    return BarrierEpoch(barrier, 1, lambda: harness.sources.positions(0))
+
+
+def attempt(harness, sent, slots):
+    return Overtaking(slots, harness.runner, sent).attempt()
+
+
+def test_the_cut_is_at_the_highest_level_that_any_slot_has_begun(harness, sent):
+    slots = Slots([(1, 1), (2, 1)])
+    assert attempt(harness, sent, slots) is Outcome.SETTLED
+    assert [(c.checkpoint_id, c.epoch, c.level, c.replayed) for c in slots.cuts] == [
+        (1, 1, 2, False)
+    ]
+    assert harness.runner.history.view().find(1).overtook
+
+
+@pytest.mark.parametrize("places", [[(0, 0), (0, 0)], [(1, 0)]])
+def test_before_a_level_begins_or_while_slots_are_missing_everybody_goes_on(harness, sent, places):
+    slots = Slots(places)
+    assert attempt(harness, sent, slots) is Outcome.NOT_YET
+    assert (slots.cuts, slots.revoked) == ([], 1)
+
+
+def test_a_slot_that_cannot_be_asked_leaves_the_checkpoint_aligned(harness, sent):
+    slots = Slots(StorageError("gone"))
+    assert attempt(harness, sent, slots) is Outcome.GIVEN_UP
+    assert slots.revoked == 1
+    assert harness.runner.is_pending(1)
+
+
+@pytest.mark.parametrize("refusal", [False, StorageError("gone")])
+@pytest.mark.parametrize("made", [False, True])
+def test_a_cut_that_not_all_can_make_is_revoked_or_gives_the_checkpoint_up(
+    harness, sent, refusal, made
+):
+    slots = Slots([(1, 0), (1, 0)], refusal, made)
+    expected = Outcome.GIVEN_UP if made else Outcome.NOT_YET
+    assert attempt(harness, sent, slots) is expected
+    assert slots.revoked == 1
+    assert harness.runner.is_pending(1) == (not made)
+    assert harness.failure is None, "it counts as no failure"
+
+
+def test_nothing_is_asked_about_a_checkpoint_that_is_over(harness, sent):
+    harness.runner.give_up(1, "on purpose")
+    slots = Slots([(1, 0), (1, 0)])
+    assert attempt(harness, sent, slots) is Outcome.GIVEN_UP
+    assert slots.cuts == []
+
+
+def test_tries_go_on_until_a_level_begins(harness, sent):
+    slots = Slots([(0, 0), (0, 0)])
+    tried = threading.Event()
+    where = slots.where
+
+    def answer(checkpoint_id, epoch):
+        found = where(checkpoint_id, epoch)
+        slots.places = [(1, 0), (0, 0)]
+        tried.set()
+        return found
+
+    slots.where = answer
+    settled = threading.Event()
+    slots.cut = lambda cut: settled.set() or True
+    with overtaking(slots, harness.runner, sent):
+        assert tried.wait(30)
+        assert settled.wait(30)
+
+
+def test_an_aligned_barrier_asks_nobody(harness):
+    slots = Slots(StorageError("nobody may be asked"))
+    with overtaking(slots, harness.runner, None):
+        pass
+    assert slots.revoked == 0

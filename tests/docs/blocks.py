@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+_RUNS = ("execute", "execute_async", "execute_and_collect")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -20,7 +21,7 @@ class Block:
     @property
     def is_program(self) -> bool:
         """Tell whether running the block needs Spark."""
-        return ".execute(" in self.text or ".execute_and_collect(" in self.text
+        return any(f".{call}(" in self.text for call in _RUNS)
 
     @property
     def is_test(self) -> bool:

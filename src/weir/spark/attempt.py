@@ -144,6 +144,8 @@ class Attempt:
             if self._job.master.attempt_failed:
                 msg = "the attempt failed"
                 raise self._job.master.failure() or JobExecutionError(msg)
+            # Here too: the epoch that carries the barrier may take longer than the checkpoint may.
+            self._job.master.checkpoints.expire()
             if self._end_on_purpose():
                 return
             self._run_control_epoch()

@@ -9,6 +9,7 @@ from tests.harness.programs import environment
 from weir.checkpoint.store import list_completed
 from weir.errors import UsageError, WeirError
 from weir.jobmanager.overtake import Outcome
+from weir.slot.messages import Cut
 from weir.testing.harness import HarnessOptions, JobHarness, collect
 
 NUMBERS = 24
@@ -239,5 +240,52 @@ def test_an_aborted_checkpoint_drops_its_cut_and_the_next_one_stands():
     assert newest(harness).checkpoint_id == 2
     harness.kill_slot(0)
     harness.fail_over()
+    harness.run()
+    assert lost_and_extra(expected(), harness.collected()) == (0, 0)
+
+
+@pytest.mark.parametrize("label", ["level 1 is done", "level 2 begins"])
+def test_slots_between_two_levels_cut_where_they_stand(label):
+    env = environment()
+    two_levels(env)
+    hooks = Overtake(at=None)
+    harness = job(env, hooks)
+    hooks.on(label, lambda: hooks.outcomes.append(harness.overtake()))
+    harness.run_epoch(take=20, checkpoint=True)
+    assert hooks.settled
+    assert {row.level for row in newest(harness).in_flight} == {1}
+    assert sum(row.records for row in newest(harness).in_flight) == 20
+    harness.kill_slot(0)
+    harness.fail_over()
+    harness.run()
+    assert lost_and_extra(expected(), harness.collected()) == (0, 0)
+
+
+def test_a_barrier_overtakes_nothing_when_all_rows_are_handled():
+    env = environment()
+    two_levels(env)
+    hooks = Overtake(at=None)
+    harness = job(env, hooks, 1, deferred=True)
+    hooks.on("level 2 is done", lambda: hooks.outcomes.append(harness.overtake()))
+    harness.run_epoch(take=20, checkpoint=True)
+    harness.run_async()
+    assert hooks.outcomes == [Outcome.GIVEN_UP]
+    assert (newest(harness).in_flight, len(harness.collected())) == ((), 20)
+
+
+def test_a_slot_that_cuts_without_an_agreement_makes_no_checkpoint():
+    env = environment()
+    two_levels(env)
+    hooks = Overtake(at=None)
+    harness = job(env, hooks, 1, checkpoints=settings(tolerable_failures=1))
+
+    def cut():
+        slot = harness.slots.slots[0].service
+        barrier = harness._sent.barrier
+        slot.cut(Cut(0, 1, harness.epoch, 1, directory=barrier.directory))
+
+    hooks.on("slice", cut)
+    harness.run_epoch(take=20, checkpoint=True)
+    assert harness.runner.coordinator.completed == []
     harness.run()
     assert lost_and_extra(expected(), harness.collected()) == (0, 0)

@@ -16,6 +16,7 @@ from weir.checkpoint.metadata import (
     SubtaskRecord,
 )
 from weir.checkpoint.retention import CheckpointRef
+from weir.errors import JobExecutionError
 from weir.graph.plan import JobPlan
 from weir.slot.messages import Acknowledge, OperatorPart
 from weir.snapshot import FileHandle
@@ -56,12 +57,19 @@ class _Files:
 def assemble(
     plan: JobPlan, job_id: str, ref: CheckpointRef, acks: Mapping[int, Ack], facts: EpochFacts
 ) -> CheckpointMetadata:
-    """Return the metadata of a checkpoint that all subtasks acknowledged."""
+    """Return the metadata of a checkpoint that all subtasks acknowledged.
+
+    Raises:
+        JobExecutionError: some subtasks took part where the barrier overtook rows, others did not.
+    """
     files = _Files()
     parts: dict[str, list[SubtaskRecord]] = {}
     in_flight: list[InFlightRecord] = []
     for subtask, ack in sorted(acks.items()):
         message: Acknowledge | None = ack.payload
+        if message is not None and message.cut and facts.cut_level is None:
+            msg = f"subtask {subtask} let the barrier overtake rows, which was not agreed on"
+            raise JobExecutionError(msg)
         if message is None or message.file is None:
             continue
         own = files.index(message.file, subtask)

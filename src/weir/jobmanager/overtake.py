@@ -91,8 +91,10 @@ class Overtaking:
         if not self._runner.is_pending(number):
             return Outcome.GIVEN_UP
         try:
+            # Before anybody cuts: where this fails, the checkpoint can still be an aligned one.
+            before = self._sent.before() if self._replayed else None
             places = self._slots.where(number, self._sent.epoch)
-        except WeirError as error:
+        except (WeirError, OSError) as error:
             log.debug("checkpoint %s overtakes nothing: %s", number, error)
             self._slots.revoke(number)
             return Outcome.GIVEN_UP
@@ -100,9 +102,18 @@ class Overtaking:
         if level == 0 or len(places) < self._runner.plan.slots:
             self._slots.revoke(number)
             return Outcome.NOT_YET
-        return self._cut(level)
+        if self._is_over(places):
+            self._slots.revoke(number)
+            return Outcome.GIVEN_UP
+        return self._cut(level, before)
 
-    def _cut(self, level: int) -> Outcome:
+    def _is_over(self, places: list[tuple[int, int]]) -> bool:
+        """Tell whether all rows of the epoch are handled."""
+        widths = self._runner.plan.level_parallelism
+        done = [finished for _, finished in places if finished == len(widths) - 1]
+        return len(done) == widths[-1]
+
+    def _cut(self, level: int, before: SourcePositions | None) -> Outcome:
         barrier, sent = self._sent.barrier, self._sent
         number = barrier.checkpoint_id
         cut = Cut(
@@ -121,7 +132,7 @@ class Overtaking:
             log.warning("the barrier of checkpoint %s cannot overtake rows: %s", number, error)
             accepted = False
         if accepted:
-            self._runner.overtook(number, level, sent.before() if self._replayed else None)
+            self._runner.overtook(number, level, before)
             return Outcome.SETTLED
         if not self._slots.revoke(number):
             return Outcome.NOT_YET

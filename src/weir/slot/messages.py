@@ -42,7 +42,8 @@ class Acknowledge(msgspec.Struct, frozen=True):
     """A slot finished its part of a checkpoint, in the directory that the barrier named.
 
     `created` are the shared files among the operators' that this checkpoint made: nobody else
-    refers to them before it is complete.
+    refers to them before it is complete. With `cut` the barrier overtook rows here; otherwise rows
+    in flight count only if it did so at other slots, at that level.
     """
 
     attempt: int
@@ -55,6 +56,7 @@ class Acknowledge(msgspec.Struct, frozen=True):
     sync_ms: float = 0.0
     async_ms: float = 0.0
     in_flight: InFlightPart | None = None
+    cut: bool = False
 
 
 class Decline(msgspec.Struct, frozen=True):

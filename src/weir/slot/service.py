@@ -11,6 +11,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from weir.clock import Clock
 from weir.errors import StorageError, UserFunctionError, WeirError
@@ -33,6 +34,16 @@ Send = Callable[[Acknowledge | Decline | SlotFailure], None]
 
 class SlotFailedError(WeirError):
     """The slot refused a call: it failed before, or the call is out of order or fenced."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A slot's part of a checkpoint, before it is written."""
+
+    checkpoint_id: int
+    directory: str
+    rows: InFlight | None
+    cut: bool = False
 
 
 class SlotService:
@@ -121,7 +132,7 @@ class SlotService:
         output = self._outputs.get((cut.epoch, cut.level))
         rows = self._subtask.cut(info, cut.level, output, replayed=cut.replayed)
         self._overtake.made(cut.checkpoint_id)
-        self._start_async_phase(cut.checkpoint_id, cut.directory, rows)
+        self._start_async_phase(_Part(cut.checkpoint_id, cut.directory, rows, cut=True))
 
     def _end_epoch(self, level: int, info: EpochInfo, out: list[Frame], directory: str) -> None:
         """Take part in the epoch's checkpoint after the slot's last level, unless it has."""
@@ -133,7 +144,7 @@ class SlotService:
             # The barrier may still overtake rows of slower slots at this level.
             self._overtake.aligned(number)
             rows = keep(self._subtask.plan, level, out, (), replayed=False)
-        self._start_async_phase(number, directory, rows)
+        self._start_async_phase(_Part(number, directory, rows))
 
     def where(self, attempt: int, checkpoint_id: int, epoch: int) -> tuple[int, int]:
         """Return which level of an epoch has begun and which is finished; from then on, hold."""
@@ -177,23 +188,17 @@ class SlotService:
         self._failure = str(error).splitlines()[0] if str(error) else type(error).__name__
         self._send(failure_message(self.attempt, self._subtask.facts.subtask, error))
 
-    def _start_async_phase(self, checkpoint_id: int, directory: str, rows: InFlight | None) -> None:
-        snapshots = self._subtask.take_snapshots(checkpoint_id)
-        self._spawn(lambda: self._async_phase(checkpoint_id, directory, snapshots, rows))
+    def _start_async_phase(self, part: _Part) -> None:
+        snapshots = self._subtask.take_snapshots(part.checkpoint_id)
+        self._spawn(lambda: self._async_phase(part, snapshots))
 
-    def _async_phase(
-        self,
-        checkpoint_id: int,
-        directory: str,
-        snapshots: list[OperatorSnapshot],
-        rows: InFlight | None,
-    ) -> None:
+    def _async_phase(self, part: _Part, snapshots: list[OperatorSnapshot]) -> None:
         facts = self._subtask.facts
         started = self._clock.monotonic_ms()
         try:
-            files, path = self._files.at(directory)
+            files, path = self._files.at(part.directory)
             upload = Upload(files)
-            stored = None if rows is None else StoredRows(self._subtask.plan, rows)
+            stored = None if part.rows is None else StoredRows(self._subtask.plan, part.rows)
             upload.run(path, snapshots, stored)
             elapsed = self._clock.monotonic_ms() - started
             refuse_too_long(upload)
@@ -201,18 +206,19 @@ class SlotService:
                 Acknowledge(
                     facts.attempt,
                     facts.subtask,
-                    checkpoint_id,
+                    part.checkpoint_id,
                     upload.file,
                     upload.parts,
                     upload.created,
-                    directory,
+                    part.directory,
                     async_ms=elapsed,
                     in_flight=upload.in_flight,
+                    cut=part.cut,
                 )
             )
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
-            self._send(Decline(facts.attempt, facts.subtask, checkpoint_id, reason))
+            self._send(Decline(facts.attempt, facts.subtask, part.checkpoint_id, reason))
         finally:
             self._interludes.run(lambda: _release(snapshots))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.harness.overtaking import Overtake, Total, job
+from tests.harness.overtaking import Count, Overtake, Total, job
 from tests.harness.programs import environment
 
 from weir.errors import StorageError
@@ -42,7 +42,8 @@ class Slots:
 @pytest.fixture
 def harness():
     env = environment()
-    collect(env.from_sequence(1, 9).key_by(lambda n: n % 3).process(Total()).uid("totals"))
+    totals = env.from_sequence(1, 9).key_by(lambda n: n % 3).process(Total()).uid("totals")
+    collect(totals.key_by(lambda r: r[0]).process(Count()).uid("counts"))
     return job(env, Overtake(None), deferred=True)
 
 
@@ -90,6 +91,12 @@ def test_a_cut_that_not_all_can_make_is_revoked_or_gives_the_checkpoint_up(
     assert slots.revoked == 1
     assert harness.runner.is_pending(1) == (not made)
     assert harness.failure is None, "it counts as no failure"
+
+
+def test_nothing_is_overtaken_when_all_slots_are_done_with_the_last_level(harness, sent):
+    slots = Slots([(2, 2), (2, 2)])
+    assert attempt(harness, sent, slots) is Outcome.GIVEN_UP
+    assert (slots.cuts, slots.revoked, harness.runner.is_pending(1)) == ([], 1, True)
 
 
 def test_nothing_is_asked_about_a_checkpoint_that_is_over(harness, sent):

@@ -20,8 +20,8 @@ from weir.cli.waiting import Operation, request_id
 def rescale(job: str, parallelism: int, as_json: bool, where: Where) -> None:
     """Let JOB go on with another PARALLELISM.
 
-    The job takes a savepoint, stops, and goes on from it, as one step. If that fails, it goes on as
-    it was, and the command says why.
+    The job takes a checkpoint, replaces its slots, and goes on from it, as one step. If that fails,
+    it goes on as it was, and the command says why.
     """
     found = where.find(job)
     path = f"/jobs/{found.job_id}/rescaling"

@@ -1,0 +1,75 @@
+"""PyFlink's names, from PyFlink where it is installed and from Weir elsewhere.
+
+The programs are then the same text for both, which is the point of Weir. Beyond the imports they
+differ in one thing: a record is a Row in PyFlink's tables and a tuple in Weir's.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+PYFLINK = find_spec("pyflink") is not None
+
+if PYFLINK:
+    from pyflink.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
+    from pyflink.common.watermark_strategy import TimestampAssigner
+    from pyflink.datastream import (
+        FilterFunction,
+        FlatMapFunction,
+        KeyedBroadcastProcessFunction,
+        KeyedProcessFunction,
+        RuntimeContext,
+        StreamExecutionEnvironment,
+    )
+    from pyflink.datastream.state import (
+        ListStateDescriptor,
+        MapStateDescriptor,
+        StateTtlConfig,
+        ValueStateDescriptor,
+    )
+
+    record = Row
+else:
+    from weir.common import Configuration, Duration, Time, Types, WatermarkStrategy
+    from weir.common.watermark_strategy import TimestampAssigner
+    from weir.datastream import (
+        FilterFunction,
+        FlatMapFunction,
+        KeyedBroadcastProcessFunction,
+        KeyedProcessFunction,
+        RuntimeContext,
+        StreamExecutionEnvironment,
+    )
+    from weir.datastream.state import (
+        ListStateDescriptor,
+        MapStateDescriptor,
+        StateTtlConfig,
+        ValueStateDescriptor,
+    )
+
+    def record(*values: Any) -> Any:
+        """Return a record of these fields."""
+        return values
+
+
+__all__ = [
+    "PYFLINK",
+    "Configuration",
+    "Duration",
+    "FilterFunction",
+    "FlatMapFunction",
+    "KeyedBroadcastProcessFunction",
+    "KeyedProcessFunction",
+    "ListStateDescriptor",
+    "MapStateDescriptor",
+    "RuntimeContext",
+    "StateTtlConfig",
+    "StreamExecutionEnvironment",
+    "Time",
+    "TimestampAssigner",
+    "Types",
+    "ValueStateDescriptor",
+    "WatermarkStrategy",
+    "record",
+]

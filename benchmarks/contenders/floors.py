@@ -1,0 +1,104 @@
+"""The floors: what Spark itself costs, with nothing or next to nothing of Python in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from benchmarks.contenders.protocol import Outcome, Task, of_epoch_ends
+from benchmarks.workloads.rows import PARTITIONS
+
+
+def identity(batches: Any) -> Any:
+    """Hand batches through."""
+    yield from batches
+
+
+@contextmanager
+def same_settings(spark: Any) -> Iterator[None]:
+    """Give Spark the settings that Weir gives its own queries, where Weir is there to know them."""
+    if find_spec("weir") is None:
+        yield
+        return
+    from weir.spark.session import query_settings
+
+    with query_settings(spark):
+        yield
+
+
+def stream(spark: Any, task: Task) -> Any:
+    """Stream the input files, one epoch at a time."""
+    dataset = task.input
+    reader = spark.readStream.schema(dataset.workload.spark_schema)
+    return reader.option("maxFilesPerTrigger", PARTITIONS).parquet(str(dataset.parquet))
+
+
+def follow(query_writer: Any, task: Task, epoch: Any) -> list[float]:
+    """Run a query until its input is through; return when each epoch ended."""
+    ends: list[float] = []
+
+    def timed(frame: Any, number: int) -> None:
+        epoch(frame, number)
+        ends.append(time.monotonic())
+
+    query = (
+        query_writer.foreachBatch(timed)
+        .option("checkpointLocation", str(task.folder("query")))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return ends
+
+
+def run_identity(spark: Any, task: Task) -> Outcome:
+    """Files, a shuffle into two partitions, an identity `mapInArrow`, nothing written."""
+    workload = task.input.workload
+    names = [name for name, _ in workload.columns]
+    schema = f"{workload.spark_schema}, part int"
+    part = f"cast(pmod(hash({names[0]}), {PARTITIONS}) as int) as part"
+    rows = [0]
+
+    def epoch(frame: Any, number: int) -> None:
+        shuffled = frame.selectExpr(*names, part).repartitionById(PARTITIONS, "part")
+        out = shuffled.mapInArrow(identity, schema)
+        if task.verify:
+            rows[0] += out.count()
+        else:
+            out.write.format("noop").mode("overwrite").save()
+
+    outcome = of_epoch_ends(
+        task, follow(stream(spark, task).writeStream, task, epoch), task.input.size.warm
+    )
+    if task.verify:
+        stored = spark.read.schema(workload.spark_schema).parquet(str(task.input.parquet))
+        outcome.verified = rows[0] == stored.count()
+    return outcome
+
+
+def run_jvm(spark: Any, task: Task) -> Outcome:
+    """Spark's own aggregation; it gives one row for each changed key and epoch, not for each row.
+
+    What it computes is checked by the last sum of every key.
+    """
+    from pyspark.sql import functions as f
+
+    sums = stream(spark, task).groupBy("key").agg(f.sum("value").alias("total"))
+    last: dict[int, int] = {}
+
+    def epoch(frame: Any, number: int) -> None:
+        if task.verify:
+            last.update((row[0], row[1]) for row in frame.collect())
+        else:
+            frame.write.format("noop").mode("overwrite").save()
+
+    ends = follow(sums.writeStream.outputMode("update"), task, epoch)
+    outcome = of_epoch_ends(task, ends, task.input.size.warm)
+    if task.verify:
+        frame = spark.read.schema("key bigint, value bigint").parquet(str(task.input.parquet))
+        right = {r[0]: r[1] for r in frame.groupBy("key").agg(f.sum("value")).collect()}
+        outcome.verified = last == right
+    return outcome

@@ -1,0 +1,109 @@
+"""What the runner and a contender's process say to each other.
+
+The runner passes a list of tasks as JSON; the process prints one line for each, which begins with
+`MARK` so that an engine's own chatter does not matter.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.workloads.dataset import Dataset
+
+MARK = "BENCHMARK-RESULT "
+WORKLOAD_EPOCH = "epoch"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of one contender.
+
+    Attributes:
+        dataset: the input; for an epoch of one row its directory and size only.
+        verify: compute the checksum of all output instead of dropping it; the time is void.
+        started: monotonic time when the runner started the process.
+    """
+
+    contender: str
+    workload: str
+    dataset: dict[str, Any]
+    work: str
+    verify: bool
+    started: float
+
+    @property
+    def input(self) -> Dataset:
+        """The dataset as an object."""
+        return Dataset.from_json(self.dataset)
+
+    def folder(self, name: str) -> Path:
+        """Return a new folder of this run."""
+        path = Path(self.work, name)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+@dataclass
+class Outcome:
+    """What one run found.
+
+    Attributes:
+        seconds: of the steady part.
+        rows: input rows of the steady part.
+        startup: seconds from the start of the process until the warm-up part was through.
+        checksum: of all output, in a verifying run.
+        verified: the result of a check of another kind than the checksum, in a verifying run.
+        outputs: output rows, where they were counted.
+        epochs: seconds of each epoch, for the workload of one-row epochs.
+    """
+
+    contender: str
+    workload: str
+    rows: int = 0
+    keys: int = 0
+    seconds: float | None = None
+    startup: float | None = None
+    total: float | None = None
+    checksum: list[Any] | None = None
+    verified: bool | None = None
+    outputs: int | None = None
+    checkpoints: int | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    epochs: list[float] = field(default_factory=list)
+    error: str | None = None
+
+
+def serve(run: Callable[[Task], Outcome], versions: Callable[[], dict[str, str]]) -> None:
+    """Run the tasks in argv and print their outcomes; a failed task does not stop the others."""
+    for number, form in enumerate(json.loads(sys.argv[1])):
+        task = Task(**form)
+        if number:
+            task = Task(**{**form, "started": time.monotonic()})
+        try:
+            outcome = run(task)
+        except Exception as error:
+            traceback.print_exc()
+            brief = str(error).strip().splitlines() or [""]
+            outcome = Outcome(task.contender, task.workload)
+            outcome.error = f"{type(error).__name__}: {brief[0]}"[:300]
+        outcome.keys = task.dataset["size"]["keys"]
+        outcome.total = time.monotonic() - task.started
+        outcome.versions = versions()
+        sys.stdout.write(MARK + json.dumps(asdict(outcome)) + "\n")
+        sys.stdout.flush()
+
+
+def of_epoch_ends(task: Task, ends: list[float], warm: int) -> Outcome:
+    """Return the outcome of an engine that works in epochs, from the times when they ended."""
+    outcome = Outcome(task.contender, task.workload)
+    outcome.rows = task.input.size.rows
+    outcome.seconds = ends[-1] - ends[warm - 1]
+    outcome.startup = ends[warm - 1] - task.started
+    return outcome

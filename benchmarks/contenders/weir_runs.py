@@ -1,0 +1,114 @@
+"""Weir: the programs over streams of Parquet files, two subtasks, exactly once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from benchmarks.contenders.flink_api import Configuration, StreamExecutionEnvironment, Types
+from benchmarks.contenders.flink_programs import Passing, build
+from benchmarks.contenders.progress import read
+from benchmarks.contenders.protocol import Outcome, Task, of_epoch_ends
+from benchmarks.workloads.catalogue import Workload
+from benchmarks.workloads.rows import PARTITIONS
+
+TYPES = {"bigint": Types.LONG, "string": Types.STRING, "double": Types.DOUBLE}
+
+
+def column(row: Any) -> Any:
+    """Return the key as plain field access, which Weir takes from the column."""
+    return row[0]
+
+
+def function(row: Any) -> Any:
+    """Return the key in a way that only calling finds out."""
+    key = row[0]
+    return key if key is not None else 0
+
+
+def run(spark: Any, task: Task) -> Outcome:
+    """Run one workload; the options are in the contender's name."""
+    options = task.contender.split("-")[1:]
+    dataset = task.input
+    workload = dataset.workload
+    env = environment(task, options)
+    stream = files(spark, env, workload, str(dataset.parquet), PARTITIONS)
+    rules = None
+    if workload.kind == "rules":
+        frame = spark.readStream.schema("rule bigint, threshold bigint")
+        pair = Types.TUPLE([Types.LONG(), Types.LONG()])
+        rules = env.from_dataframe(frame.parquet(str(dataset.rules)), pair)
+    results = build(workload.kind, stream, rules, function if "function" in options else column)
+    marks = task.folder("marks")
+    if task.verify:
+        results = results.filter(Passing(str(marks), workload.groups))
+    discard(results)
+    ends, completed = execute(env)
+    outcome = of_epoch_ends(task, ends, dataset.size.warm)
+    outcome.checkpoints = completed
+    if task.verify:
+        outcome.checksum = read(marks)[1].to_json()
+    return outcome
+
+
+def environment(task: Task, options: list[str]) -> StreamExecutionEnvironment:
+    """Return an environment with the options of a contender's name."""
+    configuration = Configuration()
+    settings = {
+        "execution.checkpointing.dir": task.folder("checkpoints").as_uri(),
+        "state.backend.type": options[0],
+        "weir.trigger": "available-now",
+        "pipeline.name": "benchmark",
+    }
+    if "unchecked" not in options:
+        settings["execution.checkpointing.interval"] = "1 s"
+    if "incremental" in options or options[0] == "rocksdb":
+        settings["execution.checkpointing.incremental"] = "true"
+    for key, value in settings.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(PARTITIONS)
+    return env
+
+
+def files(
+    spark: Any, env: StreamExecutionEnvironment, workload: Workload, directory: str, per_epoch: int
+) -> Any:
+    """Stream the input files, so many in an epoch."""
+    reader = spark.readStream.schema(workload.spark_schema)
+    frame = reader.option("maxFilesPerTrigger", per_epoch).parquet(directory)
+    return env.from_dataframe(frame, Types.TUPLE([TYPES[kind]() for _, kind in workload.columns]))
+
+
+def discard(results: Any) -> None:
+    """Drop the results in the slots."""
+    from weir.connector.discard import DiscardingSink
+
+    results.sink_to(DiscardingSink()).uid("sink")
+
+
+def execute(env: StreamExecutionEnvironment) -> tuple[list[float], int]:
+    """Run the program; return when each epoch with input ended, and the completed checkpoints."""
+    job = env.execute_async("benchmark")
+    ends: list[float] = []
+    watch(job, ends)
+    job.get_job_execution_result().result()
+    return ends, job.master.checkpoints.stats.completed
+
+
+def watch(job: Any, ends: list[float]) -> None:
+    """Note when each epoch with input ends."""
+    take = job.take_reports
+    lock = threading.Lock()
+    seen = [0]
+
+    def noted(epoch: int, reports: Any) -> None:
+        take(epoch, reports)
+        records = sum(n for report in reports for n in report["in"].values())
+        with lock:
+            if records > seen[0]:
+                seen[0] = records
+                ends.append(time.monotonic())
+
+    job.take_reports = noted

@@ -98,10 +98,18 @@ class Scenario:
         (self.root / "conf" / "weir-conf.yaml").write_text(lines)
 
     def start(
-        self, failpoints: str = "", restore: str = "", master: str = "local[2]", directory: str = ""
+        self,
+        failpoints: str = "",
+        restore: str = "",
+        master: str = "local[2]",
+        directory: str = "",
+        launcher: str = "python",
     ) -> subprocess.Popen[str]:
         """Start the program; the directory "-" is none for checkpoints."""
-        environment = {**os.environ, "SPARK_MASTER": master, "WEIR_FAILPOINTS": failpoints}
+        environment = {**os.environ, "WEIR_FAILPOINTS": failpoints}
+        environment.pop("SPARK_MASTER", None)
+        if launcher == "python":
+            environment["SPARK_MASTER"] = master
         if (self.root / "conf").is_dir():
             environment["WEIR_CONF_DIR"] = str(self.root / "conf")
         checkpoints = directory or self.checkpoints
@@ -109,7 +117,7 @@ class Scenario:
         if restore:
             arguments.append(restore)
         return subprocess.Popen(
-            [sys.executable, str(PROGRAM), *map(str, arguments)],
+            [*launch(launcher, master), str(PROGRAM), *map(str, arguments)],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -137,6 +145,17 @@ class Scenario:
         found = list(self.checkpoints.glob("*/chk-*/_metadata"))
         newest = max(found, key=lambda p: int(p.parent.name.split("-")[1]))
         return str(newest.parent)
+
+
+def launch(launcher: str, master: str) -> list[str]:
+    """Return how a program is started: by Python, by `weir run` or by `spark-submit`."""
+    commands = Path(sys.executable).parent
+    if launcher == "weir":
+        return [str(commands / "weir"), "run", "--master", master]
+    if launcher == "spark-submit":
+        python = f"spark.pyspark.python={sys.executable}"
+        return [str(commands / "spark-submit"), "--master", master, "--conf", python]
+    return [sys.executable]
 
 
 def processes(text: str) -> list[int]:

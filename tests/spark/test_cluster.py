@@ -95,8 +95,8 @@ def scenario(tmp_path, monkeypatch):
     return made
 
 
-def test_a_cluster_gives_the_same_output_as_one_process(cluster, scenario):
-    code, output = scenario.run(master=cluster.url)
+def test_weir_run_on_a_cluster_gives_the_same_output_as_one_process(cluster, scenario):
+    code, output = scenario.run(master=cluster.url, launcher="weir")
     assert code == 0, output
     scenario.assert_exact()
     hosts = {

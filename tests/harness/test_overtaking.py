@@ -121,6 +121,8 @@ def test_a_barrier_that_overtakes_nothing_is_an_aligned_checkpoint():
     harness = job(env, hooks)
     harness.run_epoch(take=20, checkpoint=True)
     assert newest(harness).in_flight == ()
+    entry = harness.runner.history.view().find(1)
+    assert (entry.overtook, entry.in_flight_bytes) == (False, 0)
     assert len(harness.collected()) == 20
     harness.kill_slot(0)
     harness.fail_over()

@@ -415,6 +415,8 @@ class CheckpointRunner:
         self.stats.last_duration_ms = duration
         self.stats.durations_ms.append(duration)
         self._epochs.pop(number, None)
+        rows = {row.subtask: (row.records, row.size) for row in metadata.in_flight}
+        self.history.in_flight(number, rows)
         self.history.completed(number, duration, self._files.location(action.ref.directory))
         self._files.complete(action.ref, metadata)
         done = self.coordinator.on_metadata_written(number, self._clock.monotonic_ms())

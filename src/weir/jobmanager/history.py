@@ -151,6 +151,18 @@ class CheckpointHistory:
                 acks = {**entry.acks, ack.subtask: ack}
                 self._entries[checkpoint_id] = replace(entry, acks=acks)
 
+    def in_flight(self, checkpoint_id: int, rows: Mapping[int, tuple[int, int]]) -> None:
+        """Rows of these subtasks are part of the checkpoint: records and bytes; no others are."""
+        with self._lock:
+            entry = self._entries.get(checkpoint_id)
+            if entry is None:
+                return
+            acks = {}
+            for subtask, ack in entry.acks.items():
+                records, size = rows.get(subtask, (0, 0))
+                acks[subtask] = replace(ack, in_flight_records=records, in_flight_bytes=size)
+            self._entries[checkpoint_id] = replace(entry, acks=acks)
+
     def completed(self, checkpoint_id: int, duration_ms: int, path: str) -> None:
         """The checkpoint exists."""
         with self._lock:

@@ -10,6 +10,7 @@ from tests.harness.programs import environment
 
 from weir.errors import StorageError
 from weir.jobmanager.overtake import BarrierEpoch, Outcome, Overtaking, overtaking
+from weir.jobmanager.settings import JobSettings
 from weir.testing.harness import collect
 
 
@@ -130,3 +131,20 @@ def test_an_aligned_barrier_asks_nobody(harness):
     with overtaking(slots, harness.runner, None):
         pass
     assert slots.revoked == 0
+
+
+def test_settings_choose_the_mode_without_a_warning(caplog):
+    prefix = "execution.checkpointing."
+    unaligned = {
+        prefix + "unaligned.enabled": "true",
+        prefix + "aligned-checkpoint-timeout": "5 s",
+        prefix + "interval": "1 s",
+        "execution.state-recovery.without-channel-state.checkpoint-id": "12",
+    }
+    found = JobSettings.of([unaligned])
+    assert (found.checkpoint.unaligned, found.checkpoint.aligned_timeout_ms) == (True, 5000)
+    assert (found.checkpoint.overtakes, found.without_rows_of) == (True, 12)
+    found = JobSettings.of([{**unaligned, prefix + "mode": "AT_LEAST_ONCE"}])
+    assert (found.checkpoint.unaligned, found.checkpoint.overtakes) == (False, True)
+    assert not JobSettings.of([{prefix + "interval": "1 s"}]).checkpoint.overtakes
+    assert caplog.records == []

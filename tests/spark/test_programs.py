@@ -230,6 +230,12 @@ def test_text_files_and_static_dataframes_are_bounded_sources(env, spark, tmp_pa
     assert sorted(rows) == ["1x", "2y"]
 
 
+def test_timestamps_of_a_dataframe_are_datetimes(env, spark):
+    static = spark.range(2).selectExpr("id", "timestamp_seconds(id) as at", "date'2020-01-02' as d")
+    rows = collect(env.from_dataframe(static).map(lambda r: (r.id, r.at.timestamp(), str(r.d))))
+    assert sorted(rows) == [(0, 0.0, "2020-01-02"), (1, 1.0, "2020-01-02")]
+
+
 def test_a_source_function_and_a_sink_function_of_the_user(env, tmp_path):
     class Numbers(SourceFunction):
         def run(self, ctx):

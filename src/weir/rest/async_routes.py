@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final
 
+from weir import errors
 from weir.jobmanager.operations import JobHandle
 from weir.rest.cluster import Cluster, is_over
 from weir.rest.operation_models import (
@@ -188,8 +189,10 @@ def _outcome(
     error = future.exception()
     if error is None:
         return True, future.result(), None
-    kind_of_error = f"{type(error).__module__}.{type(error).__qualname__}"
-    return True, None, FailureCause(kind_of_error, str(error))
+    # Clients know the branches of the tree of errors, not every leaf.
+    public = (c for c in type(error).__mro__ if c.__module__ == errors.__name__)
+    branch = next(public, type(error))
+    return True, None, FailureCause(f"{branch.__module__}.{branch.__qualname__}", str(error))
 
 
 def _status(done: bool) -> QueueStatus:

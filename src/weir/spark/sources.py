@@ -69,7 +69,7 @@ def declare_types(graph: StreamGraph) -> None:
     """Give DataFrame sources the type of their columns, before the plan is compiled."""
     for t in graph.transformations:
         if t.kind == "source" and isinstance(t.function, DataFrameSource):
-            schema = to_arrow_schema(t.function.dataframe.schema)
+            schema = to_arrow_schema(t.function.dataframe.schema, timezone="UTC")
             declared = t.function.type_info or t.output_type
             t.output_type = declared or type_from_arrow(schema)
             if arrow_schema_for(t.output_type) is None:

@@ -16,6 +16,7 @@ from weir.errors import CorruptStateError, StorageError, UsageError
 from weir.rest.operations import KEPT_MAX, KEPT_MS, Operations
 from weir.rest.routing import RefusedError
 from weir.storage import LocalStorage
+from weir.storage.base import MissingFileError
 from weir.testing import ManualClock
 from weir.testing.manual_job import ManualJob
 
@@ -99,9 +100,16 @@ def test_an_incremental_checkpoint_cannot_be_asked_for(client: Client, job: Manu
     assert (answer.status, job.calls) == (400, [])
 
 
-@pytest.mark.parametrize("error", [StorageError("disk full"), CorruptStateError("torn file")])
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (StorageError("disk full"), "StorageError"),
+        (CorruptStateError("torn file"), "CorruptStateError"),
+        (MissingFileError("no such directory"), "StorageError"),
+    ],
+)
 def test_a_failure_is_told_by_kind_and_message_without_a_trace(
-    client: Client, job: ManualJob, error: Exception
+    client: Client, job: ManualJob, error: Exception, kind: str
 ) -> None:
     job.fail("savepoint", error)
     trigger = started(client, f"{JOB}/savepoints")
@@ -109,7 +117,7 @@ def test_a_failure_is_told_by_kind_and_message_without_a_trace(
     assert answer["status"]["id"] == "COMPLETED"
     assert answer["operation"] == {
         "failure-cause": {
-            "class": f"weir.errors.{type(error).__name__}",
+            "class": f"weir.errors.{kind}",
             "stack-trace": str(error),
         }
     }

@@ -8,13 +8,19 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.spark.scenario import processes, wait_until
+
+from weir.common import Configuration
+from weir.datastream import StreamExecutionEnvironment
+from weir.datastream.connectors.file_system import FileSink
 
 PROGRAM = Path(__file__).parent / "programs" / "feed.py"
 WEIR = Path(sys.executable).parent / "weir"
@@ -54,16 +60,33 @@ class Feed:
     def savepoints(self) -> Path:
         return self.root / "savepoints"
 
-    def settings(self, **more: str) -> list[str]:
-        """Return the settings of the job as options; checkpoints come when they are asked for."""
-        values = {
+    def values(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings of a job whose checkpoints come when they are asked for."""
+        return {
             "execution.checkpointing.interval": "1 h",
             "execution.checkpointing.dir": str(self.checkpoints),
             "execution.checkpointing.savepoint-dir": str(self.savepoints),
             "weir.log.dir": str(self.root / "logs"),
-            **more,
+            **settings,
         }
-        return [word for key, value in values.items() for word in ("-D", f"{key}={value}")]
+
+    def settings(self, **more: str) -> list[str]:
+        """Return the settings of the job as options."""
+        return [w for key, value in self.values(more).items() for w in ("-D", f"{key}={value}")]
+
+    def submit(self, spark: Any, function: Any, settings: Mapping[str, str]) -> Any:
+        """Start a job with a function of its own, with two subtasks, in this process."""
+        configuration = Configuration()
+        for key, value in self.values(settings).items():
+            configuration.set_string(key, value)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        env.set_parallelism(2)
+        reader = spark.readStream.schema("key bigint, amount bigint, seq bigint")
+        frame = reader.option("maxFilesPerTrigger", 1).parquet(str(self.input))
+        stream = env.from_dataframe(frame).uid("payments").key_by(lambda row: row.key)
+        counted = stream.process(function).uid("totals")
+        counted.sink_to(FileSink.csv(str(self.output))).uid("sink")
+        return env.execute_async("feed")
 
     def add(self) -> None:
         """Let one more file appear."""

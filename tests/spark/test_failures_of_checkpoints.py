@@ -14,9 +14,8 @@ import pytest
 from tests.spark.feeding import Feed
 from tests.spark.scenario import wait_until
 
-from weir.common import Configuration, Types
-from weir.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
-from weir.datastream.connectors.file_system import FileSink
+from weir.common import Types
+from weir.datastream import KeyedProcessFunction, RuntimeContext
 from weir.datastream.state import ValueStateDescriptor
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -54,26 +53,14 @@ class Run:
     def __init__(self, feed, spark, **settings):
         self.feed = feed
         self.gate = feed.root / "gate"
-        configuration = Configuration()
-        values = {
+        often = {
             C + "interval": "200 ms",
-            C + "dir": str(feed.checkpoints),
-            C + "savepoint-dir": str(feed.savepoints),
-            "weir.log.dir": str(feed.root / "logs"),
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "3",
             "restart-strategy.fixed-delay.delay": "50 ms",
             **settings,
         }
-        for key, value in values.items():
-            configuration.set_string(key, value)
-        env = StreamExecutionEnvironment.get_execution_environment(configuration)
-        env.set_parallelism(2)
-        reader = spark.readStream.schema("key bigint, amount bigint, seq bigint")
-        frame = reader.option("maxFilesPerTrigger", 1).parquet(str(feed.input))
-        stream = env.from_dataframe(frame).key_by(lambda row: row.key)
-        stream.process(Heavy(str(self.gate))).sink_to(FileSink.csv(str(feed.output)))
-        self.job = env.execute_async("heavy")
+        self.job = feed.submit(spark, Heavy(str(self.gate)), often)
         self.stats = self.job.master.checkpoints.stats
 
     def limit(self, size):

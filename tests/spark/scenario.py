@@ -110,6 +110,8 @@ class Scenario:
         environment.pop("SPARK_MASTER", None)
         if launcher == "python":
             environment["SPARK_MASTER"] = master
+        # As in a terminal where the environment was activated.
+        environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         if (self.root / "conf").is_dir():
             environment["WEIR_CONF_DIR"] = str(self.root / "conf")
         checkpoints = directory or self.checkpoints
@@ -153,8 +155,7 @@ def launch(launcher: str, master: str) -> list[str]:
     if launcher == "weir":
         return [str(commands / "weir"), "run", "--master", master]
     if launcher == "spark-submit":
-        python = f"spark.pyspark.python={sys.executable}"
-        return [str(commands / "spark-submit"), "--master", master, "--conf", python]
+        return [str(commands / "spark-submit"), "--master", master]
     return [sys.executable]
 
 

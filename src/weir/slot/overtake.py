@@ -22,12 +22,11 @@ HOLD_S: Final = 10.0
 class Slices:
     """How many records are handled between two looks at what the driver wants.
 
-    Starts small and follows the time that records take; `between` is called at every look.
+    Starts with one and follows the time that records take; `between` is called at every look. The
+    most is low enough for records that become slow all of a sudden.
     """
 
-    def __init__(
-        self, clock: Clock, first: int = 16, most: int = 8192, target_ms: int = 20
-    ) -> None:
+    def __init__(self, clock: Clock, first: int = 1, most: int = 1024, target_ms: int = 20) -> None:
         """Begin with slices of `first` records."""
         self.rows = first
         self.between: Callable[[], None] = lambda: None

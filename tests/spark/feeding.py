@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -155,7 +156,9 @@ class Feed:
 
         def all_there() -> bool:
             self.told("checkpoint", "feed")
-            return self.committed() == expected
+            # Commits come a moment after the checkpoint; a file may come a moment too late for it.
+            looks = (self.committed() == expected or threading.Event().wait(0.1) for _ in range(10))
+            return any(looks)
 
         wait_until(all_there, 120, "a checkpoint that covers all rows")
 

@@ -1,7 +1,8 @@
 """Checkpoints that fail because the storage does or time is over: tolerated or not, all is exact.
 
 The storage fails on demand: the system lets the slots write no more than a few bytes to any file,
-so that uploads break off in the middle, for every user and on every file system.
+so that uploads break off in the middle, for every user and on every file system. Or its directory
+is not where it was.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ class Heavy(KeyedProcessFunction):
     Elements wait as long as the gate, a file, is there.
     """
 
-    def __init__(self, gate):
+    def __init__(self, gate, weight):
         self.gate = gate
+        self.bytes = weight
 
     def open(self, runtime_context: RuntimeContext):
         self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
@@ -43,14 +45,14 @@ class Heavy(KeyedProcessFunction):
             threading.Event().wait(0.02)
         total = (self.total.value() or 0) + value.amount
         self.total.update(total)
-        self.weight.update(bytes(32 << 10))
+        self.weight.update(bytes(self.bytes))
         yield value.seq, value.key, total
 
 
 class Run:
     """The job in this process, on input that the test feeds."""
 
-    def __init__(self, feed, spark, **settings):
+    def __init__(self, feed, spark, weight=32 << 10, **settings):
         self.feed = feed
         self.gate = feed.root / "gate"
         often = {
@@ -60,7 +62,7 @@ class Run:
             "restart-strategy.fixed-delay.delay": "50 ms",
             **settings,
         }
-        self.job = feed.submit(spark, Heavy(str(self.gate)), often)
+        self.job = feed.submit(spark, Heavy(str(self.gate), weight), often)
         self.stats = self.job.master.checkpoints.stats
 
     def limit(self, size):
@@ -71,7 +73,7 @@ class Run:
     def settle(self):
         """Wait until all rows so far are committed, exactly."""
         expected = self.feed.expected()
-        wait_until(lambda: self.feed.committed() == expected, 60, "the commit of all rows")
+        wait_until(lambda: self.feed.committed() == expected, 120, "the commit of all rows")
 
     def fail_checkpoints(self, number):
         before = self.stats.failed
@@ -135,6 +137,23 @@ def test_a_tolerated_failure_of_storage_costs_checkpoints_and_nothing_else(start
     assert run.attempt == 0
     assert run.job.control.view().exceptions == ()
     wait_until(lambda: run.half_written() == [], 10, "a moment without a checkpoint under way")
+    run.end()
+
+
+def test_a_checkpoint_directory_that_is_away_for_a_while_is_used_again(start, feed):
+    tolerant = {C + "tolerable-failed-checkpoints": "1000"}
+    # So little state is part of the metadata, which the driver writes.
+    run = start(weight=0, **tolerant, **{"weir.work-dir": str(feed.root / "work")})
+    run.settle()
+    away = feed.checkpoints.rename(feed.root / "away")
+    feed.checkpoints.write_text("in its place")
+    feed.add()
+    run.fail_checkpoints(3)
+    feed.checkpoints.unlink()
+    away.rename(feed.checkpoints)
+    feed.add()
+    run.settle()
+    assert run.attempt == 0
     run.end()
 
 

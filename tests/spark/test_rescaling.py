@@ -57,4 +57,4 @@ def test_a_job_that_cannot_go_on_with_more_subtasks_goes_on_as_it_was(tmp_path, 
 
 def settle(feed):
     expected = feed.expected()
-    wait_until(lambda: feed.committed() == expected, 60, "the commit of all rows")
+    wait_until(lambda: feed.committed() == expected, 120, "the commit of all rows")

@@ -12,17 +12,17 @@ from collections.abc import Iterator
 
 import pytest
 from tests.golden.contents import EXPECTED, READERS, WRITERS
-from tests.golden.write import HERE
+from tests.golden.test_golden import files_of
 
+from weir.checkpoint.metadata import FORMAT_VERSION
 from weir.errors import CorruptStateError, IncompatibleStateError
-from weir.snapshot import VERSION
 
 SEED = 20240229
 CUTS, SWAPS = 60, 40
 EDGE = 24
 METADATA_VERSION_AT = len(b"weir-metadata ")
 
-GOLDEN = {path.name: path.read_bytes() for path in (HERE / f"v{VERSION}").iterdir()}
+GOLDEN = files_of(FORMAT_VERSION)
 FRESH = {name: write() for name, write in WRITERS.items()}
 SETS = {"golden": GOLDEN, "fresh": FRESH}
 
@@ -93,6 +93,6 @@ def test_bytes_that_do_not_belong_never_change_a_value(name: str) -> None:
 
 
 def test_a_newer_metadata_version_is_told_from_damage() -> None:
-    newer = GOLDEN["_metadata"].replace(b"weir-metadata 2 ", b"weir-metadata 3 ")
+    newer = GOLDEN["_metadata"].replace(b"weir-metadata 3 ", b"weir-metadata 4 ")
     with pytest.raises(IncompatibleStateError, match="newer version of Weir"):
         READERS["_metadata"]({"_metadata": newer})

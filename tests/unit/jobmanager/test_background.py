@@ -32,15 +32,13 @@ def test_what_fails_is_logged_and_the_next_piece_is_carried_out(caplog):
 
 
 def test_a_closed_worker_ends_its_thread_after_its_work():
-    before = threading.active_count()
-    worker, done = Worker("test"), []
+    worker, done = Worker("closed worker"), []
+    (thread,) = [t for t in threading.enumerate() if t.name == "closed worker"]
     worker.run(lambda: done.append(1))
     worker.close()
-    for thread in threading.enumerate():
-        if thread.name == "test":
-            thread.join(5)
+    thread.join(5)
     assert done == [1]
-    assert threading.active_count() == before
+    assert not thread.is_alive()
 
 
 def test_inline_work_is_done_at_once():

@@ -195,3 +195,18 @@ def test_a_checkpoint_whose_positions_cannot_be_read_is_not_taken(storage):
         asked.result(0)
     job.runner.request(RequestKind.MANUAL)
     assert job.run_epoch(take=1) is not None
+
+
+def test_the_history_tells_how_long_the_synchronous_part_took(storage):
+    job = started(program(), storage=storage, checkpoints=SETTINGS)
+    operator = next(iter(job.operators("all")))
+    snapshot = operator.snapshot
+
+    def slow(*args):
+        job.clock.advance(70)
+        return snapshot(*args)
+
+    operator.snapshot = slow
+    job.run_epoch(take=5, checkpoint=True)
+    acks = job.runner.history.view().find(1).acks
+    assert sorted(ack.sync_ms for ack in acks.values()) == [0, 70]

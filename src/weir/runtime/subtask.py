@@ -101,6 +101,7 @@ class Subtask:
             if not e.chained and e.target in self.operators and self._takes_columns(e)
         }
         self._snapshots: dict[int, dict[int, OperatorSnapshot]] = {}
+        self._sync_ms: dict[int, int] = {}
         self._cut_id: int | None = None
         self._progress: LevelProgress | None = None
         self.restored: dict[int, list[Incoming]] = {}
@@ -320,6 +321,7 @@ class Subtask:
             return
         taken = self._snapshots.setdefault(checkpoint, {})
         reach("slot.sync")
+        started = self.facts.clock.monotonic_ms()
         for op in operators:
             if isinstance(op, StatefulOperator) and op.node.index not in taken:
                 taken[op.node.index] = op.snapshot(
@@ -327,10 +329,16 @@ class Subtask:
                     info.checkpoint_timestamp_ms,
                     self.facts.snapshot_kind(full=info.full, native=info.native),
                 )
+        elapsed = self.facts.clock.monotonic_ms() - started
+        self._sync_ms[checkpoint] = self._sync_ms.get(checkpoint, 0) + elapsed
 
     def take_snapshots(self, checkpoint_id: int) -> list[OperatorSnapshot]:
         """Hand over what the sync phases of all levels froze for a checkpoint."""
         return list(self._snapshots.pop(checkpoint_id, {}).values())
+
+    def take_sync_ms(self, checkpoint_id: int) -> int:
+        """Return how long the sync phases of a checkpoint took."""
+        return self._sync_ms.pop(checkpoint_id, 0)
 
     def drop_snapshots(self) -> None:
         """Release snapshots that were never handed over."""

@@ -11,7 +11,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from weir.clock import Clock
 from weir.errors import StorageError, UserFunctionError, WeirError
@@ -44,6 +44,7 @@ class _Part:
     directory: str
     rows: InFlight | None
     cut: bool = False
+    sync_ms: int = 0
 
 
 class SlotService:
@@ -190,6 +191,7 @@ class SlotService:
 
     def _start_async_phase(self, part: _Part) -> None:
         snapshots = self._subtask.take_snapshots(part.checkpoint_id)
+        part = replace(part, sync_ms=self._subtask.take_sync_ms(part.checkpoint_id))
         self._spawn(lambda: self._async_phase(part, snapshots))
 
     def _async_phase(self, part: _Part, snapshots: list[OperatorSnapshot]) -> None:
@@ -211,6 +213,7 @@ class SlotService:
                     upload.parts,
                     upload.created,
                     part.directory,
+                    sync_ms=part.sync_ms,
                     async_ms=elapsed,
                     in_flight=upload.in_flight,
                     cut=part.cut,

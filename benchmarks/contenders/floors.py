@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,22 +37,32 @@ def stream(spark: Any, task: Task) -> Any:
     return reader.option("maxFilesPerTrigger", PARTITIONS).parquet(str(dataset.parquet))
 
 
-def follow(query_writer: Any, task: Task, epoch: Any) -> list[float]:
-    """Run a query until its input is through; return when each epoch ended."""
+def follow(query_writer: Any, task: Task, epoch: Any, epochs: int | None = None) -> list[float]:
+    """Run a query until its input is through; return when each epoch ended.
+
+    With `epochs` the query is stopped after so many: Spark never calls a query over that has
+    processing time in its state.
+    """
     ends: list[float] = []
+    through = threading.Event()
 
     def timed(frame: Any, number: int) -> None:
         epoch(frame, number)
         ends.append(time.monotonic())
+        if len(ends) == epochs:
+            through.set()
 
-    query = (
-        query_writer.foreachBatch(timed)
-        .option("checkpointLocation", str(task.folder("query")))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return ends
+    query_writer = query_writer.foreachBatch(timed)
+    query_writer = query_writer.option("checkpointLocation", str(task.folder("query")))
+    if epochs is None:
+        query_writer.trigger(availableNow=True).start().awaitTermination()
+        return ends
+    query = query_writer.start()
+    while not through.wait(1):
+        if query.exception() is not None:
+            raise query.exception()
+    query.stop()
+    return ends[:epochs]
 
 
 def run_identity(spark: Any, task: Task) -> Outcome:
@@ -86,6 +97,7 @@ def run_jvm(spark: Any, task: Task) -> Outcome:
     """
     from pyspark.sql import functions as f
 
+    spark.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
     sums = stream(spark, task).groupBy("key").agg(f.sum("value").alias("total"))
     last: dict[int, int] = {}
 

@@ -4,10 +4,10 @@ ARGS ?=
 WITH_JAVA = JAVA_HOME="$$(sh scripts/java_home.sh)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint type all lock
+.PHONY: help setup demo test lint type all lock bench bench-quick
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install Java if it is missing and make .venv (PYTHON=... chooses the interpreter)
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh
@@ -24,6 +24,12 @@ lint: setup ## check style and formatting
 
 type: setup ## check types
 	@$(PY) -m mypy
+
+bench: setup ## measure Weir and its peers, about three hours (ARGS="--only a" selects)
+	@$(WITH_JAVA) $(PY) -m benchmarks $(ARGS)
+
+bench-quick: setup ## measure Weir and the floors in two minutes
+	@$(WITH_JAVA) $(PY) -m benchmarks --quick --output benchmarks/.data $(ARGS)
 
 all: lint type test ## what CI runs
 

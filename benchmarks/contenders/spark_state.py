@@ -77,15 +77,14 @@ def apply(contender: str, kind: str, frame: Any) -> Any:
         return _apply_in_pandas(kind, frame)
     if kind == "stages":
         first = _transform(contender, "least", frame, frame.columns[0])
-        return _transform(contender, "stages", first, f"value % {REGIONS}")
+        second = first.selectExpr("*", f"value % {REGIONS} as region")
+        return _transform(contender, "stages", second, "region")
     return _transform(contender, kind, frame, frame.columns[0])
 
 
 def _transform(contender: str, kind: str, frame: Any, by: str) -> Any:
-    from pyspark.sql import functions as f
-
     mode = TIME_MODES.get(kind, "None")
-    grouped = frame.groupBy(f.expr(by))
+    grouped = frame.groupBy(by)
     if contender == "tws-row":
         name = {"wide": "Wide", "stages": "ByRegion"}.get(kind) or PROCESSORS[kind]
         processor = getattr(row_processors, name)()

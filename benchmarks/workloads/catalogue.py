@@ -8,12 +8,14 @@ RULES = 64
 REGIONS = 1_000
 FLUSH_AT = 10
 WINDOW_MS = 1_000
+# Event time begins well behind the epoch: to Spark, what is at it is late from the start.
+START_MS = 1_600_000_000_000
 ROWS_PER_MS = 10
 USERS_PER_SITE = 300
 TTL_MS = 86_400_000
 # Behind everything else in event time, so that every timer of a real key fires.
 CLOSING_KEY = -1
-CLOSING_MS = 10_000_000_000
+CLOSING_MS = 2_000_000_000_000
 
 TWO_LONGS = (("key", "bigint"), ("value", "bigint"))
 WIDE = (

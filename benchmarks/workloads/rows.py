@@ -17,6 +17,7 @@ from benchmarks.workloads.catalogue import (
     CLOSING_MS,
     ROWS_PER_MS,
     RULES,
+    START_MS,
     USERS_PER_SITE,
     Workload,
 )
@@ -50,7 +51,7 @@ def _columns(
         day = np.full(BLOCK, number // BLOCKS_PER_DAY)
         return [key, rng.integers(0, USERS_PER_SITE, BLOCK), day]
     if workload.kind == "timers":
-        return [key, (number * BLOCK + np.arange(BLOCK)) // ROWS_PER_MS]
+        return [key, START_MS + (number * BLOCK + np.arange(BLOCK)) // ROWS_PER_MS]
     value = rng.integers(0, VALUE_MAX, BLOCK)
     if workload.kind == "rules":
         # No rule matches a negative value: whether rules are there yet does not matter.

@@ -1,0 +1,108 @@
+"""Runs the benchmarks and writes their results.
+
+Usage: python -m benchmarks [--quick | --smoke] [--only a,c] [--contenders NAME,...] [--rounds N]
+
+`--smoke` runs everything on a few rows and checks results only; it writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks import chart, environments, plan, report
+from benchmarks.runner import Runner, say
+
+ROUNDS = {"full": 3, "quick": 1, "smoke": 1}
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    how_much = parser.add_mutually_exclusive_group()
+    how_much.add_argument("--quick", action="store_const", dest="mode", const="quick")
+    how_much.add_argument("--smoke", action="store_const", dest="mode", const="smoke")
+    parser.add_argument("--only", default="", help="letters or names of workloads")
+    parser.add_argument("--contenders", default="", help="names of contenders")
+    parser.add_argument("--rounds", type=int, default=None)
+    parser.add_argument("--output", type=Path, default=environments.HERE)
+    parser.set_defaults(mode="full")
+    return parser.parse_args()
+
+
+def selected(text: str, known: set[str], what: str) -> set[str]:
+    """Return the names in a list.
+
+    Raises:
+        SystemExit: one of them is unknown.
+    """
+    names = {name for name in text.split(",") if name}
+    if unknown := names - known:
+        msg = f"unknown {what} {sorted(unknown)}, expected some of {sorted(known)}"
+        raise SystemExit(msg)
+    return names
+
+
+def machine() -> dict[str, str]:
+    """Return what the figures depend on."""
+    java = Path(environments.java_home(), "bin", "java")
+    told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
+    model = "unknown"
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        model = models[0] if models else model
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    return {
+        "cores": str(os.cpu_count()),
+        "processor": model,
+        "memory": f"{memory:.0f} GiB",
+        "system": platform.platform(),
+        "Java": told.stderr.splitlines()[0] if told.stderr else "unknown",
+        "load before": ", ".join(f"{load:.1f}" for load in os.getloadavg()),
+    }
+
+
+def main() -> int:
+    """Run, write, and say whether every result was right."""
+    options = arguments()
+    letters = {*plan.WORKLOADS, *(name[0] for name in plan.WORKLOADS if name != "epoch")}
+    only = selected(options.only, letters, "workloads")
+    names = selected(options.contenders, set(plan.CONTENDER), "contenders")
+    rounds = options.rounds or ROUNDS[options.mode]
+    facts = machine()
+    runner = Runner(options.mode, one_process=options.mode == "quick")
+    runner.run(plan.pairs(options.mode, only, names), rounds)
+    failed = {key: cell for key, cell in runner.cells.items() if cell.why}
+    for (contender, workload), cell in failed.items():
+        say(f"FAILED {workload} {contender}: {cell.why}")
+    if options.mode != "smoke":
+        command = f"python -m benchmarks {shlex.join(sys.argv[1:])}".strip()
+        date = datetime.date.today().isoformat()
+        setting = report.Setting(command, options.mode, rounds, date, facts)
+        note = f"{facts['cores']} cores, {date}, {options.mode} run"
+        write(runner, setting, options.output, note)
+    return 1 if failed else 0
+
+
+def write(runner: Runner, setting: report.Setting, directory: Path, note: str) -> None:
+    """Write the page, the figures and the chart."""
+    figures = {
+        "setting": {"command": setting.command, "date": setting.date, "machine": setting.machine},
+        "cells": [cell.to_json() for cell in runner.cells.values()],
+    }
+    (directory / "RESULTS.md").write_text(report.render(runner.cells, setting))
+    (directory / "results.json").write_text(json.dumps(figures, indent=1) + "\n")
+    (directory / "chart.svg").write_text(chart.render(runner.cells, note))
+    say(f"wrote RESULTS.md, results.json and chart.svg in {directory}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""The aims, as data, and whether the figures meet them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from benchmarks.contenders.protocol import WORKLOAD_EPOCH
+from benchmarks.runner import Cell
+
+Cells = Mapping[tuple[str, str], Cell]
+Figure = Callable[[Cells], "float | None"]
+
+
+def rate(cells: Cells, contender: str, workload: str) -> float | None:
+    """Return the median of rows/s, None if there is no right result with a time."""
+    cell = cells.get((contender, workload))
+    if cell is None or not cell.checked:
+        return None
+    rates = [run.rows / run.seconds for run in cell.runs if run.seconds]
+    return statistics.median(rates) if rates else None
+
+
+def epoch_seconds(cells: Cells, contender: str) -> float | None:
+    """Return the median time of an epoch of one row."""
+    cell = cells.get((contender, WORKLOAD_EPOCH))
+    times = [seconds for run in cell.runs for seconds in run.epochs] if cell is not None else []
+    return statistics.median(times) if times else None
+
+
+def ratio(above: float | None, below: float | None) -> float | None:
+    """Return the quotient, None if a part of it is missing."""
+    return above / below if above is not None and below else None
+
+
+def rates(workload: str, above: str, *below: str, below_workload: str | None = None) -> Figure:
+    """Return the ratio of a contender to the fastest of others."""
+
+    def figure(cells: Cells) -> float | None:
+        found = [rate(cells, name, below_workload or workload) for name in below]
+        there = [value for value in found if value is not None]
+        return ratio(rate(cells, above, workload), max(there) if there else None)
+
+    return figure
+
+
+def growth(cells: Cells) -> float | None:
+    """Return how the cost per row grows from 10,000 to 5 million keys."""
+    few, many = (rate(cells, "weir-hashmap", name) for name in ("a-10k", "a-5m"))
+    return ratio(few, many)
+
+
+def one_row(cells: Cells) -> float | None:
+    """Return an epoch of one row by the stricter of the two floors."""
+    floors = [epoch_seconds(cells, name) for name in ("empty-same", "empty-default")]
+    there = [value for value in floors if value is not None]
+    return ratio(epoch_seconds(cells, "weir-hashmap"), min(there) if there else None)
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A bound on a figure."""
+
+    text: str
+    figure: Figure
+    bound: float
+    at_least: bool = True
+
+    def verdict(self, cells: Cells) -> tuple[float | None, str]:
+        """Return the figure, and what it says of the aim."""
+        found = self.figure(cells)
+        if found is None:
+            return None, "not measured"
+        met = found >= self.bound if self.at_least else found <= self.bound
+        return found, "met" if met else "not met"
+
+    @property
+    def limit(self) -> str:
+        """The bound in words."""
+        return f"{'at least' if self.at_least else 'at most'} {self.bound:g}"
+
+
+AIMS = (
+    Aim(
+        "(a) 100,000 keys, hashmap, to the identity floor",
+        rates("a-100k", "weir-hashmap", "identity"),
+        0.75,
+    ),
+    Aim(
+        "(a) 100,000 keys, RocksDB, to the identity floor",
+        rates("a-100k", "weir-rocksdb", "identity"),
+        0.4,
+    ),
+    Aim(
+        "(a) 100,000 keys, hashmap, to transformWithState (Row)",
+        rates("a-100k", "weir-hashmap", "tws-row"),
+        40,
+    ),
+    Aim(
+        "(a) 100,000 keys, hashmap, to PyFlink in thread mode, the faster backend",
+        rates("a-100k", "weir-hashmap", "pyflink-thread-hashmap", "pyflink-thread-rocksdb"),
+        40,
+    ),
+    Aim(
+        "(a) 100,000 keys, hashmap, to Bytewax given the same cores",
+        rates("a-100k", "weir-hashmap", "bytewax-1", "bytewax-2"),
+        2,
+    ),
+    Aim(
+        "(c) by sum on a column key, hashmap, to the identity floor",
+        rates("c-sum", "weir-hashmap", "identity"),
+        0.9,
+    ),
+    Aim(
+        "(a) 100,000 keys, checkpoints every second to none",
+        rates("a-100k", "weir-hashmap", "weir-hashmap-unchecked"),
+        0.9,
+    ),
+    Aim("(a) cost per row, 5 million keys to 10,000", growth, 1.5, at_least=False),
+    Aim("an epoch of one row, to foreachBatch with an empty Python stage", one_row, 1.5, False),
+)

@@ -1,0 +1,214 @@
+"""Who runs what, and how much of it: the table of contenders and workloads, complete.
+
+For every pair there is either a size or a reason why there is none. Slow contenders get fewer rows,
+from the beginning of the same input; sizes aim at a minute or two for each run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from benchmarks.contenders.protocol import WORKLOAD_EPOCH
+from benchmarks.workloads.catalogue import ALL, BY_NAME, Workload
+from benchmarks.workloads.dataset import Size
+
+MODES = ("full", "quick", "smoke")
+SMOKE_KEYS = 1_000
+EPOCHS_OF_ONE_ROW = {"full": 50, "quick": 20, "smoke": 5}
+# Epochs, rows in each, whether the state of millions of keys can be filled within minutes.
+TIERS = {
+    "fast": (7, 1_000_000, True),
+    "medium": (5, 500_000, True),
+    "batch": (2, 500_000, False),
+    "slow batch": (2, 200_000, False),
+    "slow": (3, 200_000, False),
+    "slowest": (3, 20_000, False),
+}
+EVERY_ROUND = {"fast", "medium"}
+QUICK = (4, 500_000)
+SMOKE = (3, 5_000)
+QUICK_WORKLOADS = ("a-100k", "b", "c-reduce", "c-sum", "d", "e", "f", "g", "h", WORKLOAD_EPOCH)
+
+GROWTH = "measures how Weir's cost grows with the keys"
+FILLING = "millions of keys take longer than minutes to fill"
+SUM = "has no sum; its way is that of c-reduce"
+BROADCAST = "has no broadcast state"
+VARIANT = "a variant of Weir, for the workloads where it matters"
+FLOOR = "a floor for declarative aggregates only"
+EPOCHS = "not driven by epochs of a Spark query"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to do the work.
+
+    Attributes:
+        environment: name of the virtual environment.
+        module: what its process runs.
+        tier: how many rows it gets.
+        refuses: reasons by workload; it does what is not in here.
+        only: if given, the workloads it is for, and the reason why not for others.
+    """
+
+    name: str
+    title: str
+    environment: str
+    module: str
+    tier: str
+    refuses: dict[str, str] = field(default_factory=dict)
+    only: tuple[tuple[str, ...], str] | None = None
+
+    def refusal(self, workload: str) -> str | None:
+        """Return why it does not do the workload, None if it does."""
+        if self.only is not None and workload not in self.only[0]:
+            return self.only[1]
+        if workload in self.refuses:
+            return self.refuses[workload]
+        known = BY_NAME.get(workload)
+        if known is not None and known.prefill and not TIERS[self.tier][2]:
+            return FILLING
+        return None
+
+
+def _weir(name: str, title: str, only: tuple[tuple[str, ...], str] | None = None) -> Contender:
+    refuses = {} if name == "weir-hashmap" else {WORKLOAD_EPOCH: VARIANT}
+    return Contender(name, title, "weir", "benchmarks.contenders.on_spark", "fast", refuses, only)
+
+
+def _spark(name: str, title: str, tier: str, **refuses: str) -> Contender:
+    reasons = {"a-10k": GROWTH, "c-sum": SUM, "e": BROADCAST, WORKLOAD_EPOCH: GROWTH}
+    reasons[WORKLOAD_EPOCH] = "measured against an empty Python stage instead"
+    return Contender(
+        name, title, "spark", "benchmarks.contenders.on_spark", tier, reasons | refuses
+    )
+
+
+def _pyflink(mode: str, backend: str, tier: str) -> Contender:
+    return Contender(
+        f"pyflink-{mode}-{backend}",
+        f"PyFlink, {mode} mode, {backend}",
+        "pyflink",
+        "benchmarks.contenders.pyflink_job",
+        tier,
+        {"a-10k": GROWTH, WORKLOAD_EPOCH: EPOCHS},
+    )
+
+
+def _bytewax(workers: int) -> Contender:
+    return Contender(
+        f"bytewax-{workers}",
+        f"Bytewax, {workers} worker{'s' if workers > 1 else ''}",
+        "bytewax",
+        "benchmarks.contenders.bytewax_job",
+        "medium",
+        {"a-10k": GROWTH, "c-sum": SUM, "e": BROADCAST, WORKLOAD_EPOCH: EPOCHS},
+    )
+
+
+def _empty(name: str, title: str) -> Contender:
+    only = ((WORKLOAD_EPOCH,), "a floor for epochs of one row only")
+    return Contender(name, title, "weir", "benchmarks.contenders.on_spark", "fast", {}, only)
+
+
+CONTENDERS = (
+    Contender(
+        "identity",
+        "floor: shuffle and identity mapInArrow",
+        "weir",
+        "benchmarks.contenders.on_spark",
+        "fast",
+        {WORKLOAD_EPOCH: "measured against an empty Python stage instead"},
+    ),
+    Contender(
+        "jvm",
+        "floor: Spark's JVM aggregation",
+        "weir",
+        "benchmarks.contenders.on_spark",
+        "fast",
+        {},
+        (("c-reduce", "c-sum"), FLOOR),
+    ),
+    _weir("weir-hashmap", "Weir, hashmap"),
+    _weir("weir-rocksdb", "Weir, RocksDB"),
+    _weir(
+        "weir-hashmap-incremental",
+        "Weir, hashmap, incremental checkpoints",
+        (("a-100k", "a-5m", "b"), VARIANT),
+    ),
+    _weir(
+        "weir-hashmap-unchecked",
+        "Weir, hashmap, no checkpoints",
+        (("a-100k", "a-10k", "a-5m", "c-sum"), VARIANT),
+    ),
+    _weir("weir-rocksdb-unchecked", "Weir, RocksDB, no checkpoints", (("a-100k", "a-5m"), VARIANT)),
+    _weir(
+        "weir-hashmap-function",
+        "Weir, hashmap, key by a function",
+        (("a-100k", "c-sum", "g"), VARIANT),
+    ),
+    _bytewax(1),
+    _bytewax(2),
+    _spark("tws-row", "Spark transformWithState (Row)", "batch"),
+    _spark("tws-pandas", "Spark transformWithStateInPandas", "slow batch"),
+    _spark(
+        "apply",
+        "Spark applyInPandasWithState",
+        "slow batch",
+        b="has one value for each key; a map in it would be rewritten whole for each user",
+        f="Spark allows no second one behind it in this output mode",
+        h="has one timeout for each key, not timers",
+    ),
+    _pyflink("thread", "hashmap", "slow"),
+    _pyflink("thread", "rocksdb", "slow"),
+    _pyflink("process", "hashmap", "slowest"),
+    _pyflink("process", "rocksdb", "slowest"),
+    _empty("empty-same", "floor: foreachBatch, empty Python stage, Weir's settings"),
+    _empty("empty-default", "floor: foreachBatch, empty Python stage, Spark's defaults"),
+)
+CONTENDER = {contender.name: contender for contender in CONTENDERS}
+WORKLOADS = (*(workload.name for workload in ALL), WORKLOAD_EPOCH)
+
+
+def title_of(workload: str) -> str:
+    """Return what a workload is, in words."""
+    if workload == WORKLOAD_EPOCH:
+        return "an epoch of one row"
+    return BY_NAME[workload].title
+
+
+def size_for(workload: Workload, tier: str, mode: str) -> Size:
+    """Return how much of a workload a tier gets."""
+    if mode == "smoke":
+        return Size(*SMOKE, min(workload.keys, SMOKE_KEYS))
+    if mode == "quick":
+        return Size(*QUICK, workload.keys)
+    epochs, rows, fills = TIERS[tier]
+    prefill = workload.prefill if fills else 0
+    return Size(epochs + prefill, rows, workload.keys, 1 + prefill)
+
+
+def verification_size(workload: Workload, tier: str, mode: str) -> Size:
+    """Return the size of the verifying run: the measured one, unless the contender is slow."""
+    whole = mode == "full" and tier in EVERY_ROUND
+    return size_for(workload, tier, "full" if whole else "smoke")
+
+
+def pairs(mode: str, letters: set[str], names: set[str]) -> list[tuple[Contender, str]]:
+    """Return what is to run, workload by workload; empty sets select everything."""
+    chosen = []
+    for workload in WORKLOADS:
+        letter = workload[0] if workload != WORKLOAD_EPOCH else WORKLOAD_EPOCH
+        if letters and letter not in letters and workload not in letters:
+            continue
+        if mode == "quick" and workload not in QUICK_WORKLOADS:
+            continue
+        for contender in CONTENDERS:
+            if names and contender.name not in names:
+                continue
+            if mode == "quick" and contender.environment != "weir":
+                continue
+            if mode == "quick" and contender.only is not None and contender.only[1] == VARIANT:
+                continue
+            if contender.refusal(workload) is None:
+                chosen.append((contender, workload))
+    return chosen

@@ -1,0 +1,178 @@
+"""`RESULTS.md` from the figures: ratios first, rows/s beside them, and what is missing and why."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from benchmarks import plan
+from benchmarks.aims import AIMS, Cells, epoch_seconds, rate, ratio
+from benchmarks.contenders.protocol import WORKLOAD_EPOCH
+
+REFERENCE = "weir-hashmap"
+FLOOR = "identity"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Under which circumstances the figures came about."""
+
+    command: str
+    mode: str
+    rounds: int
+    date: str
+    machine: dict[str, str] = field(default_factory=dict)
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a Markdown table."""
+    names = list(head)
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    lines += ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def number(value: float | None, form: str = ",.0f") -> str:
+    """Return a figure, or a dash."""
+    return "-" if value is None else format(value, form)
+
+
+def significant(value: float | None) -> str:
+    """Return a ratio with two or three digits that mean something."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 20 else f"{value:.1f}" if value >= 5 else f"{value:.2f}"
+
+
+def render(cells: Cells, setting: Setting) -> str:
+    """Return the whole page."""
+    parts = [
+        "# Benchmark results\n",
+        f"Made on {setting.date} by `{setting.command}`; do not edit. "
+        "The [method](../docs/internals/benchmarks.md) says what the figures mean.\n",
+    ]
+    if setting.mode != "full":
+        parts.append(f"**A {setting.mode} run: the figures are an indication only.**\n")
+    facts = setting.machine | {"rounds": str(setting.rounds), "mode": setting.mode}
+    parts.append(table(("", ""), facts.items()))
+    parts += ["## Aims\n", aims(cells)]
+    for workload in plan.WORKLOADS:
+        if workload != WORKLOAD_EPOCH and any(key[1] == workload for key in cells):
+            parts += [f"## {workload}: {plan.title_of(workload)}\n", steady(cells, workload)]
+    parts += ["## Epochs of one row\n", epochs(cells)]
+    parts += ["## Start-up\n", STARTUP, startup(cells)]
+    parts += ["## Versions\n", versions(cells)]
+    parts += ["## What is not there\n", missing(cells)]
+    return "\n".join(parts)
+
+
+def aims(cells: Cells) -> str:
+    """Return the table of aims."""
+    rows = []
+    for aim in AIMS:
+        found, verdict = aim.verdict(cells)
+        rows.append((aim.text, aim.limit, significant(found), verdict))
+    return table(("ratio", "aim", "measured", ""), rows)
+
+
+def steady(cells: Cells, workload: str) -> str:
+    """Return the table of one workload, fastest first."""
+    floor = rate(cells, FLOOR, workload)
+    reference = rate(cells, REFERENCE, workload)
+    found = []
+    for contender in plan.CONTENDERS:
+        cell = cells.get((contender.name, workload))
+        if cell is None:
+            continue
+        speed = rate(cells, contender.name, workload)
+        runs = cell.runs
+        spread = [run.rows / run.seconds for run in runs if run.seconds]
+        found.append(
+            (
+                speed or 0.0,
+                (
+                    contender.title,
+                    significant(ratio(speed, floor)),
+                    significant(ratio(reference, speed)),
+                    number(speed) if cell.checked else f"no time: {cell.why or 'not checked'}",
+                    f"{min(spread):,.0f} to {max(spread):,.0f}" if len(spread) > 1 else "",
+                    f"{runs[0].rows:,}" if runs else "",
+                    f"{runs[0].keys:,}" if runs else "",
+                    checkpoints(runs),
+                ),
+            )
+        )
+    head = (
+        "",
+        "of the identity floor",
+        "Weir hashmap is … times as fast",
+        "rows/s",
+        "from … to",
+        "rows measured",
+        "keys",
+        "checkpoints",
+    )
+    return table(head, [row for _, row in sorted(found, key=lambda pair: -pair[0])])
+
+
+def checkpoints(runs: list) -> str:
+    """Return the median number of completed checkpoints, where an engine tells."""
+    counts = [run.checkpoints for run in runs if run.checkpoints is not None]
+    return number(statistics.median(counts)) if counts else ""
+
+
+def epochs(cells: Cells) -> str:
+    """Return the table of one-row epochs."""
+    floor = epoch_seconds(cells, "empty-same")
+    rows = []
+    for contender in plan.CONTENDERS:
+        seconds = epoch_seconds(cells, contender.name)
+        if seconds is not None:
+            rows.append(
+                (contender.title, number(seconds * 1000, ".0f"), significant(ratio(seconds, floor)))
+            )
+    return table(("", "milliseconds, median", "times the floor"), rows)
+
+
+STARTUP = (
+    "Seconds from the start of the process until the warm-up part of workload (a), 100,000 keys, "
+    "was through. The warm-up part is one epoch, which is smaller for slow contenders.\n"
+)
+
+
+def startup(cells: Cells) -> str:
+    """Return the table of start-up times."""
+    rows = []
+    for contender in plan.CONTENDERS:
+        cell = cells.get((contender.name, "a-100k"))
+        times = [run.startup for run in cell.runs if run.startup] if cell is not None else []
+        if times:
+            rows.append((contender.title, number(statistics.median(times), ".1f")))
+    return table(("", "seconds"), rows)
+
+
+def versions(cells: Cells) -> str:
+    """Return the table of what was installed in each environment."""
+    rows: dict[str, str] = {}
+    for (name, _), cell in cells.items():
+        for run in cell.runs:
+            text = ", ".join(f"{package} {version}" for package, version in run.versions.items())
+            rows[plan.CONTENDER[name].environment] = text
+    return table(("environment", "packages"), sorted(rows.items()))
+
+
+def missing(cells: Cells) -> str:
+    """Return the table of pairs without a figure, with the reasons."""
+    rows = []
+    for workload in plan.WORKLOADS:
+        for contender in plan.CONTENDERS:
+            reason = contender.refusal(workload)
+            cell = cells.get((contender.name, workload))
+            if cell is not None and cell.why:
+                reason = cell.why
+            elif cell is None and reason is None:
+                reason = "not part of this run"
+            if reason is not None and not (contender.only and cell is None):
+                rows.append((workload, contender.title, reason))
+    return table(("workload", "contender", "reason"), rows)

@@ -1,0 +1,218 @@
+"""The table of contenders is complete, aims are judged rightly, pages are well-formed."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from benchmarks.aims import AIMS, rate
+from benchmarks.contenders.progress import Progress, read, steady_part
+from benchmarks.contenders.protocol import WORKLOAD_EPOCH, Outcome, Task
+from benchmarks.runner import Cell, judge
+from benchmarks.workloads.catalogue import ALL, BY_NAME
+from benchmarks.workloads.checksum import of_rows
+
+from benchmarks import chart, plan, report
+
+RATES = {
+    "identity": 1_000_000,
+    "weir-hashmap": 800_000,
+    "weir-rocksdb": 500_000,
+    "weir-hashmap-unchecked": 850_000,
+    "tws-row": 8_000,
+    "pyflink-thread-hashmap": 9_000,
+    "pyflink-thread-rocksdb": 7_000,
+    "bytewax-1": 150_000,
+    "bytewax-2": 250_000,
+}
+
+
+def cell(contender: str, workload: str, *rates: float) -> Cell:
+    runs = [Outcome(contender, workload, rows=1000, seconds=1000 / r, startup=2.5) for r in rates]
+    return Cell(contender, workload, True, "", runs)
+
+
+def figures() -> dict[tuple[str, str], Cell]:
+    cells = {(name, "a-100k"): cell(name, "a-100k", r) for name, r in RATES.items()}
+    for name, workload, r in (
+        ("identity", "c-sum", 1_000_000),
+        ("weir-hashmap", "c-sum", 850_000),
+        ("weir-hashmap", "a-10k", 900_000),
+        ("weir-hashmap", "a-5m", 500_000),
+    ):
+        cells[name, workload] = cell(name, workload, r)
+    for name, seconds in (("weir-hashmap", 0.2), ("empty-same", 0.15), ("empty-default", 0.3)):
+        found = Cell(name, WORKLOAD_EPOCH, None, "", [Outcome(name, WORKLOAD_EPOCH)])
+        found.runs[0].epochs = [seconds, seconds, 9.0]
+        cells[name, WORKLOAD_EPOCH] = found
+    return cells
+
+
+SETTING = report.Setting("python -m benchmarks", "full", 3, "2030-01-01", {"cores": "2"})
+
+
+# ---- the plan ------------------------------------------------------------------------------------
+
+
+def test_every_contender_does_every_workload_or_says_why_not() -> None:
+    for contender in plan.CONTENDERS:
+        for workload in plan.WORKLOADS:
+            reason = contender.refusal(workload)
+            assert reason is None or len(reason) > 5
+    done = {pair[1] for pair in plan.pairs("full", set(), set())}
+    assert done == set(plan.WORKLOADS)
+    for workload in ALL:
+        names = {c.name for c in plan.CONTENDERS if c.refusal(workload.name) is None}
+        assert {"identity", "weir-hashmap", "weir-rocksdb"} <= names
+
+
+def test_all_eight_kinds_of_work_are_there_and_peers_do_what_they_can() -> None:
+    assert {workload.letter for workload in ALL} == set("abcdefgh")
+    does = {c.name: {w.letter for w in ALL if c.refusal(w.name) is None} for c in plan.CONTENDERS}
+    assert does["pyflink-thread-hashmap"] == does["pyflink-process-rocksdb"] == set("abcdefgh")
+    assert does["tws-row"] == does["tws-pandas"] == does["bytewax-2"] == set("abcdfgh")
+    assert does["apply"] == set("acdg")
+
+
+def test_a_quick_run_is_weir_and_the_floors() -> None:
+    chosen = plan.pairs("quick", set(), set())
+    assert {contender.environment for contender, _ in chosen} == {"weir"}
+    assert {"identity", "jvm", "weir-hashmap", "weir-rocksdb", "empty-same"} <= {
+        contender.name for contender, _ in chosen
+    }
+
+
+def test_workloads_and_contenders_can_be_selected() -> None:
+    chosen = plan.pairs("full", {"c"}, {"weir-hashmap", "jvm"})
+    assert {(c.name, w) for c, w in chosen} == {
+        ("weir-hashmap", "c-reduce"),
+        ("weir-hashmap", "c-sum"),
+        ("jvm", "c-reduce"),
+        ("jvm", "c-sum"),
+    }
+
+
+def test_sizes_are_whole_blocks_and_smoke_is_small() -> None:
+    for workload in ALL:
+        for tier in plan.TIERS:
+            for mode in plan.MODES:
+                size = plan.size_for(workload, tier, mode)
+                assert size.epoch_rows % 5_000 == 0
+                assert size.rows > 0
+            assert plan.size_for(workload, tier, "smoke").rows <= 20_000
+    assert plan.size_for(BY_NAME["a-5m"], "fast", "full").warm == 6
+
+
+# ---- verdicts ------------------------------------------------------------------------------------
+
+
+def verifying(expected: list) -> Task:
+    return Task("weir-hashmap", "a-1k", {"expected": expected}, "", True, 0.0)
+
+
+def test_a_wrong_checksum_leaves_no_time() -> None:
+    found = cell("weir-hashmap", "a-100k", 5.0)
+    judge(
+        found, Outcome("weir-hashmap", "a-100k", checksum=[1, "a", "b"]), verifying([1, "a", "c"])
+    )
+    assert found.checked is False
+    assert "wrong result" in found.why
+    assert rate({("weir-hashmap", "a-100k"): found}, "weir-hashmap", "a-100k") is None
+
+
+def test_a_right_checksum_lets_times_count() -> None:
+    found = Cell("weir-hashmap", "a-1k")
+    judge(found, Outcome("weir-hashmap", "a-1k", checksum=[1, "a", "b"]), verifying([1, "a", "b"]))
+    timed = Task("weir-hashmap", "a-1k", {}, "", False, 0.0)
+    judge(found, Outcome("weir-hashmap", "a-1k", rows=10, seconds=2.0), timed)
+    assert rate({("weir-hashmap", "a-1k"): found}, "weir-hashmap", "a-1k") == 5.0
+
+
+def test_aims_are_met_or_not_by_the_figures() -> None:
+    verdicts = [aim.verdict(figures()) for aim in AIMS]
+    values = [round(value, 3) for value, _ in verdicts if value is not None]
+    assert values == [0.8, 0.5, 100, 88.889, 3.2, 0.85, 0.941, 1.8, 1.333]
+    assert [text for _, text in verdicts] == [
+        "met",
+        "met",
+        "met",
+        "met",
+        "met",
+        "not met",
+        "met",
+        "not met",
+        "met",
+    ]
+
+
+def test_an_aim_without_figures_is_not_measured() -> None:
+    assert {aim.verdict({}) for aim in AIMS} == {(None, "not measured")}
+
+
+def test_the_rate_is_the_median_of_the_rounds() -> None:
+    cells = {("identity", "b"): cell("identity", "b", 10.0, 40.0, 20.0)}
+    assert rate(cells, "identity", "b") == pytest.approx(20.0)
+
+
+# ---- pages ---------------------------------------------------------------------------------------
+
+
+def test_the_page_holds_every_figure_and_every_reason() -> None:
+    cells = figures()
+    cells["apply", "a-100k"] = Cell("apply", "a-100k", False, "wrong result: checksum 1 | 2")
+    page = report.render(cells, SETTING)
+    for wanted in ("python -m benchmarks", "800,000", "0.80", "not met", "has no broadcast state"):
+        assert wanted in page
+    assert "no time: wrong result: checksum 1 / 2" in page
+    for line in page.splitlines():
+        assert not line.startswith("|") or line.endswith("|")
+    widths = re.findall(r"(?m)(^\|.*\n(?:\|.*\n)+)", page)
+    assert widths
+    assert all(len({row.count("|") for row in t.splitlines()}) == 1 for t in widths)
+
+
+def test_a_page_of_an_empty_run_says_that_nothing_was_measured() -> None:
+    page = report.render({}, SETTING)
+    assert page.count("not measured") == len(AIMS)
+    assert page.count("\n# ") == 0
+    assert page.startswith("# ")
+
+
+def test_the_chart_is_well_formed_and_its_bars_grow_with_the_rates() -> None:
+    root = ElementTree.fromstring(chart.render(figures(), "2 cores & more"))
+    name = "{http://www.w3.org/2000/svg}"
+    widths = [float(bar.attrib["width"]) for bar in root.iter(f"{name}rect")]
+    assert len(widths) == len(RATES)
+    assert widths == sorted(widths, reverse=True)
+    texts = [text.text for text in root.iter(f"{name}text")]
+    assert {"800,000", "Weir, hashmap", "Bytewax, 2 workers"} <= set(texts)
+    height = float(root.attrib["height"])
+    assert all(float(text.attrib["y"]) < height for text in root.iter(f"{name}text"))
+    assert "prefers-color-scheme: dark" in (root.find(f"{name}style").text or "")
+
+
+def test_a_chart_without_figures_is_well_formed() -> None:
+    assert "nothing was measured" in chart.render({}, "note")
+    ElementTree.fromstring(chart.render({}, "note"))
+
+
+# ---- progress ------------------------------------------------------------------------------------
+
+
+def test_progress_of_several_subtasks_adds_up(tmp_path) -> None:
+    rows = [(n, n * n) for n in range(1000)]
+    groups = ((0, 1),)
+    for part in (rows[:300], rows[300:]):
+        progress = Progress(str(tmp_path), groups)
+        for row in part:
+            progress.row(row)
+        progress.close()
+    marks, checksum = read(tmp_path)
+    assert checksum == of_rows(rows, groups)
+    assert sum(count for _, count in marks) == 1000
+
+
+def test_the_steady_part_begins_behind_the_warm_up() -> None:
+    marks = [(1.0, 100), (2.0, 100), (3.0, 100), (4.0, 100)]
+    assert steady_part(marks, 150) == (2.0, 4.0, 400)
+    with pytest.raises(ValueError, match="none of them behind"):
+        steady_part(marks, 400)

@@ -78,7 +78,7 @@ def main() -> int:
     names = selected(options.contenders, set(plan.CONTENDER), "contenders")
     rounds = options.rounds or ROUNDS[options.mode]
     facts = machine()
-    runner = Runner(options.mode, one_process=options.mode == "quick")
+    runner = Runner(options.mode, one_process=options.mode != "full")
     runner.run(plan.pairs(options.mode, only, names), rounds)
     failed = {key: cell for key, cell in runner.cells.items() if cell.why}
     for (contender, workload), cell in failed.items():

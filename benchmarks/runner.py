@@ -14,8 +14,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from benchmarks.workloads.catalogue import BY_NAME
 from benchmarks.workloads.dataset import prepare, with_csv
 
 LIMIT_SECONDS = 3_600
+EXIT_SECONDS = 120
 
 
 @dataclass
@@ -102,7 +104,7 @@ class Runner:
             return [[pair] for pair in pairs]
         groups: dict[str, list[tuple[plan.Contender, str]]] = {}
         for pair in pairs:
-            groups.setdefault(pair[0].module, []).append(pair)
+            groups.setdefault(pair[0].environment, []).append(pair)
         return groups.values()
 
     def _take(self, group: list[tuple[plan.Contender, str]], verify: bool) -> None:
@@ -111,14 +113,17 @@ class Runner:
                 self._task(contender, workload, verify, Path(work, str(number)))
                 for number, (contender, workload) in enumerate(group)
             ]
-            found = run_process(group[0][0], tasks)
-        for (contender, workload), task in zip(group, tasks, strict=True):
-            cell = self.cells[contender.name, workload]
-            outcome = found.get((contender.name, workload))
-            if outcome is None:
-                outcome = Outcome(contender.name, workload, error="the process ended before")
-            judge(cell, outcome, task)
-            say(describe(cell, outcome, verify))
+            waiting = {(task.contender, task.workload): task for task in tasks}
+            for outcome in run_process(group[0][0], tasks):
+                self._enter(outcome, waiting.pop((outcome.contender, outcome.workload)))
+        for (contender, workload), task in waiting.items():
+            error = "the process ended, or was ended, before its result"
+            self._enter(Outcome(contender, workload, error=error), task)
+
+    def _enter(self, outcome: Outcome, task: Task) -> None:
+        cell = self.cells[outcome.contender, outcome.workload]
+        judge(cell, outcome, task)
+        say(describe(cell, outcome, task.verify))
 
     def _task(self, contender: plan.Contender, workload: str, verify: bool, work: Path) -> Task:
         if workload == WORKLOAD_EPOCH:
@@ -161,12 +166,12 @@ def describe(cell: Cell, outcome: Outcome, verify: bool) -> str:
     return f"{name} {outcome.rows / (outcome.seconds or 1):14,.0f} rows/s"
 
 
-def run_process(contender: plan.Contender, tasks: list[Task]) -> dict[tuple[str, str], Outcome]:
-    """Run tasks in one new process of the contender's environment."""
+def run_process(contender: plan.Contender, tasks: list[Task]) -> Iterator[Outcome]:
+    """Run tasks in one new process of the contender's environment; yield what it finds."""
     now = time.monotonic()
     forms = [asdict(task) | {"started": now} for task in tasks]
     python = environments.python_of(contender.environment)
-    found: dict[tuple[str, str], Outcome] = {}
+    failed = 0
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [str(python), "-m", contender.module, json.dumps(forms)],
@@ -177,21 +182,27 @@ def run_process(contender: plan.Contender, tasks: list[Task]) -> dict[tuple[str,
             env=environments.variables(contender.environment),
             start_new_session=True,
         )
+        limit = threading.Timer(LIMIT_SECONDS, kill, [process])
+        limit.start()
         try:
-            output, _ = process.communicate(timeout=LIMIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            output = ""
+            for line in process.stdout or ():
+                if line.startswith(MARK):
+                    outcome = Outcome(**json.loads(line.removeprefix(MARK)))
+                    failed += outcome.error is not None
+                    yield outcome
+            process.wait(EXIT_SECONDS)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        for line in output.splitlines():
-            if line.startswith(MARK):
-                outcome = Outcome(**json.loads(line.removeprefix(MARK)))
-                found[outcome.contender, outcome.workload] = outcome
-        if len(found) < len(tasks) or any(o.error for o in found.values()):
+            limit.cancel()
+            kill(process)
+        if process.wait() or failed:
             errors.seek(0)
-            keep_log(contender.name, errors.read())
-    return found
+            keep_log(f"{contender.name}-{tasks[0].workload}", errors.read())
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """End a process and its children, which an engine may have left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def keep_log(name: str, text: str) -> None:

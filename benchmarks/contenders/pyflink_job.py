@@ -12,7 +12,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contenders.flink_api import Configuration, StreamExecutionEnvironment, Types
+from benchmarks.contenders.flink_api import (
+    Configuration,
+    StreamExecutionEnvironment,
+    Types,
+    record,
+)
 from benchmarks.contenders.flink_programs import Passing, build
 from benchmarks.contenders.progress import read, steady_part
 from benchmarks.contenders.protocol import Outcome, Task, serve
@@ -67,7 +72,7 @@ def run(task: Task) -> Outcome:
     pair = Types.ROW([Types.LONG(), Types.LONG()])
     if workload.kind in ("reduce", "sum"):
         # The state has the stream's type, and checkpoints of a table's own row type fail.
-        stream = stream.map(lambda row: row, output_type=pair)
+        stream = stream.map(lambda row: record(row[0], row[1]), output_type=pair)
     limits = env.from_collection(rules(), pair) if workload.kind == "rules" else None
     marks = task.folder("marks")
     results = build(workload.kind, stream, limits, lambda row: row[0])

@@ -1,6 +1,6 @@
 """Input on disk, once for every size: Parquet files, the same as CSV on demand, and what to expect.
 
-A directory is complete if and only if its `expected.json` is there. Files get ascending times of
+A directory appears when it is complete, and never changes. Files get ascending times of
 modification, because Spark's file source reads the oldest ones first.
 """
 
@@ -105,14 +105,24 @@ def prepare(workload: Workload, size: Size, root: Path = DATA) -> Dataset:
     directory = root / f"{workload.name}-{size.label}"
     facts = directory / "expected.json"
     if not facts.exists():
-        shutil.rmtree(directory, ignore_errors=True)
-        (directory / "parquet").mkdir(parents=True)
-        (directory / "rules").mkdir()
-        written = _write(workload, size, directory)
-        expected, warm = expect(workload, size, written)
-        facts.write_text(json.dumps([expected.to_json(), warm]))
+        half = directory.with_name(f"{directory.name}.half-{os.getpid()}")
+        (half / "parquet").mkdir(parents=True)
+        (half / "rules").mkdir()
+        expected, warm = expect(workload, size, _write(workload, size, half))
+        (half / facts.name).write_text(json.dumps([expected.to_json(), warm]))
+        _publish(half, directory)
     expected_form, warm = json.loads(facts.read_text())
     return Dataset(workload, size, directory, Checksum.from_json(expected_form), warm)
+
+
+def _publish(half: Path, whole: Path) -> None:
+    """Let a directory appear at once; if somebody else was faster, theirs is as good."""
+    try:
+        half.rename(whole)
+    except OSError:
+        if not whole.exists():
+            raise
+        shutil.rmtree(half)
 
 
 def generate(workload: Workload, size: Size) -> Iterator[list[Columns]]:
@@ -183,8 +193,7 @@ def with_csv(dataset: Dataset) -> Dataset:
     """Write the input again as CSV, one file for each partition, if it is not there."""
     folder = dataset.csv
     if not folder.exists():
-        half = folder.with_name("csv.half")
-        shutil.rmtree(half, ignore_errors=True)
+        half = folder.with_name(f"csv.half-{os.getpid()}")
         half.mkdir()
         files = sorted(dataset.parquet.glob("*.parquet"))
         for partition in range(PARTITIONS):
@@ -192,5 +201,5 @@ def with_csv(dataset: Dataset) -> Dataset:
             options = pyarrow.csv.WriteOptions(include_header=False)
             path = half / f"{partition}.csv"
             pyarrow.csv.write_csv(pa.concat_tables(tables), path, options)
-        half.rename(folder)
+        _publish(half, folder)
     return dataset

@@ -27,7 +27,15 @@ TIERS = {
 EVERY_ROUND = {"fast", "medium"}
 QUICK = (4, 500_000)
 SMOKE = (3, 5_000)
-QUICK_WORKLOADS = ("a-100k", "b", "c-reduce", "c-sum", "d", "e", "f", "g", "h", WORKLOAD_EPOCH)
+# What two minutes are enough for: every workload in Weir, and a floor for each shape of rows.
+QUICK_PAIRS = {
+    "identity": ("a-100k", "c-sum", "g"),
+    "jvm": ("c-sum",),
+    "weir-hashmap": ("a-100k", "b", "c-reduce", "c-sum", "d", "e", "f", "g", "h", WORKLOAD_EPOCH),
+    "weir-rocksdb": ("a-100k", "d"),
+    "weir-hashmap-unchecked": ("a-100k",),
+    "empty-same": (WORKLOAD_EPOCH,),
+}
 
 GROWTH = "measures how Weir's cost grows with the keys"
 FILLING = "millions of keys take longer than minutes to fill"
@@ -200,14 +208,10 @@ def pairs(mode: str, letters: set[str], names: set[str]) -> list[tuple[Contender
         letter = workload[0] if workload != WORKLOAD_EPOCH else WORKLOAD_EPOCH
         if letters and letter not in letters and workload not in letters:
             continue
-        if mode == "quick" and workload not in QUICK_WORKLOADS:
-            continue
         for contender in CONTENDERS:
             if names and contender.name not in names:
                 continue
-            if mode == "quick" and contender.environment != "weir":
-                continue
-            if mode == "quick" and contender.only is not None and contender.only[1] == VARIANT:
+            if mode == "quick" and workload not in QUICK_PAIRS.get(contender.name, ()):
                 continue
             if contender.refusal(workload) is None:
                 chosen.append((contender, workload))

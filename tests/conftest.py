@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from hypothesis import settings
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

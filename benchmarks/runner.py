@@ -145,6 +145,10 @@ def judge(cell: Cell, outcome: Outcome, task: Task) -> None:
         cell.why = outcome.error
         cell.checked = False if task.verify else cell.checked
     elif not task.verify:
+        expected = task.dataset.get("expected", [None])[0]
+        if outcome.outputs not in (None, expected):
+            cell.checked = False
+            cell.why = f"{outcome.outputs} output rows in a measured run, expected {expected}"
         cell.runs.append(outcome)
     elif outcome.verified is not None:
         cell.checked = outcome.verified

@@ -127,6 +127,16 @@ def test_a_right_checksum_lets_times_count() -> None:
     assert rate({("weir-hashmap", "a-1k"): found}, "weir-hashmap", "a-1k") == 5.0
 
 
+def test_a_measured_run_that_lost_rows_takes_the_time_away() -> None:
+    found = cell("bytewax-1", "a-1k", 5.0)
+    timed = Task("bytewax-1", "a-1k", {"expected": [10, "", ""]}, "", False, 0.0)
+    judge(found, Outcome("bytewax-1", "a-1k", rows=10, seconds=1.0, outputs=10), timed)
+    assert found.checked
+    judge(found, Outcome("bytewax-1", "a-1k", rows=10, seconds=1.0, outputs=9), timed)
+    assert rate({("bytewax-1", "a-1k"): found}, "bytewax-1", "a-1k") is None
+    assert found.why == "9 output rows in a measured run, expected 10"
+
+
 def test_aims_are_met_or_not_by_the_figures() -> None:
     verdicts = [aim.verdict(figures()) for aim in AIMS]
     values = [round(value, 3) for value, _ in verdicts if value is not None]

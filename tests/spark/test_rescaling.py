@@ -29,12 +29,23 @@ class Picky(KeyedProcessFunction):
         yield value.seq, value.key, total
 
 
-def test_a_job_that_cannot_go_on_with_more_subtasks_goes_on_as_it_was(tmp_path, spark, monkeypatch):
+@pytest.fixture
+def feed(tmp_path, monkeypatch):
     monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "run"))
-    feed = Feed(tmp_path)
-    feed.add()
+    made = Feed(tmp_path)
+    made.add()
+    return made
+
+
+@pytest.fixture
+def job(feed, spark):
     interval = {"execution.checkpointing.interval": "200 ms"}
-    job = feed.submit(spark, Picky(), {**interval, "restart-strategy.type": "none"})
+    made = feed.submit(spark, Picky(), {**interval, "restart-strategy.type": "none"})
+    yield made
+    made.cancel()
+
+
+def test_a_job_that_cannot_go_on_with_more_subtasks_goes_on_as_it_was(feed, job):
     settle(feed)
     feed.add()
     asked, again = job.control.rescale(3), job.control.rescale(1)

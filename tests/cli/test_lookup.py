@@ -107,7 +107,7 @@ def test_a_jobmanager_is_asked_by_address(tmp_path, monkeypatch):
         result = invoke("savepoint", "payments", str(tmp_path), "-m", address, "--json")
         assert json.loads(result.stdout)["job_id"] == one.job_id
         monkeypatch.setenv("WEIR_JOBMANAGER", address)
-        assert json.loads(invoke("list", "--json").stdout)[0]["id"] == one.job_id
+        assert json.loads(invoke("list", "--json").stdout)[0]["job_id"] == one.job_id
 
 
 def test_a_token_is_taken_from_the_announcement_the_option_or_the_variable(tmp_path, monkeypatch):

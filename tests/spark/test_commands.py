@@ -22,7 +22,7 @@ def feed(tmp_path):
     made.add()
     yield made
     for job in json.loads(made.weir("list", "--json").stdout):
-        made.weir("cancel", job["id"])
+        made.weir("cancel", job["job_id"])
 
 
 def test_commands_steer_a_running_job_and_its_output_stays_exact(feed, spark, monkeypatch):
@@ -37,7 +37,7 @@ def test_commands_steer_a_running_job_and_its_output_stays_exact(feed, spark, mo
     savepoint = feed.told("stop", job)["savepoint"]
     assert feed.committed() - feed.expected() == {}
     ended = json.loads(feed.weir("list", "-a", "--json").stdout)
-    assert [(one["id"], one["status"]) for one in ended] == [(job, "FINISHED")]
+    assert [(one["job_id"], one["status"]) for one in ended] == [(job, "FINISHED")]
     assert f"savepoint: {savepoint}" in feed.weir("list", "-a").stdout
     moved = feed.root / "moved"
     feed.savepoints.joinpath(savepoint.rpartition("/")[2]).rename(moved)
@@ -48,7 +48,8 @@ def check_list(feed, job):
     text = feed.weir("list").stdout
     assert f"{job}  feed (RUNNING)" in text
     found = json.loads(feed.weir("list", "--json").stdout)
-    assert [(one["id"], one["name"], one["status"]) for one in found] == [(job, "feed", "RUNNING")]
+    told = [(one["job_id"], one["name"], one["status"]) for one in found]
+    assert told == [(job, "feed", "RUNNING")]
 
 
 def check_savepoints(feed, job):

@@ -65,7 +65,7 @@ def _moment(at_ms: int) -> str:
 
 def _as_dict(job: JobInfo) -> dict[str, object]:
     return {
-        "id": job.job_id,
+        "job_id": job.job_id,
         "name": job.name,
         "status": job.status,
         "start_ms": job.start_ms,

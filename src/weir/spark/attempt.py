@@ -36,6 +36,7 @@ from weir.spark.workspace import Workspace
 
 log = logging.getLogger("weir.attempt")
 _TICK_S = 0.02
+_ENDING_PATIENCE_S = 0.5
 # A checkpoint that is due waits this long for a batch to carry it, before it gets an epoch of its
 # own: between two batches Spark plans, and an extra epoch would only delay the next one.
 _GRACE_MS = 500
@@ -286,30 +287,37 @@ class Attempt:
 
     def _end_on_purpose(self) -> bool:
         """End with a last barrier if somebody asked for it; False when the attempt goes on."""
-        ending, master = self._job.ending, self._job.master
-        if ending is None:
+        ending = self._job.ending
+        # A batch may take long; meanwhile other things, such as timeouts, have to be seen to.
+        if ending is None or not self._lock.acquire(timeout=_ENDING_PATIENCE_S):
             return False
-        with self._lock:
-            self._serve_waiting()
-            if ending.savepoint is None:
-                asked = master.checkpoints.checkpoint(force=True)
-            else:
-                asked = master.checkpoints.savepoint(
-                    ending.savepoint, native=ending.native, synchronous=True
-                )
-            barrier = self._run_epoch(None, final=ending.drain)
-            if barrier is not None:
-                self._await_answer(asked)
-            error = asked.exception() if asked.done() else None
-            if error is not None and not ending.drain:
-                self._job.ending = None
-                ending.fail(error)
-                return False
-            if barrier is None or error is not None:
-                msg = f"the job cannot end: {error or 'its last epoch carried no checkpoint'}"
-                raise JobExecutionError(msg)
-            self._await_commit(barrier.checkpoint_id)
-            self._ended = True
+        try:
+            return self._end_with(ending)
+        finally:
+            self._lock.release()
+
+    def _end_with(self, ending: Ending) -> bool:
+        master = self._job.master
+        self._serve_waiting()
+        if ending.savepoint is None:
+            asked = master.checkpoints.checkpoint(force=True)
+        else:
+            asked = master.checkpoints.savepoint(
+                ending.savepoint, native=ending.native, synchronous=True
+            )
+        barrier = self._run_epoch(None, final=ending.drain)
+        if barrier is not None:
+            self._await_answer(asked)
+        error = asked.exception() if asked.done() else None
+        if error is not None and not ending.drain:
+            self._job.ending = None
+            ending.fail(error)
+            return False
+        if barrier is None or error is not None:
+            msg = f"the job cannot end: {error or 'its last epoch carried no checkpoint'}"
+            raise JobExecutionError(msg)
+        self._await_commit(barrier.checkpoint_id)
+        self._ended = True
         ending.reached = asked.result()
         return True
 

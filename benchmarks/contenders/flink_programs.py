@@ -209,13 +209,14 @@ def wide_type() -> Any:
     return Types.ROW([text, LONG, text, text, text, real, real, LONG, LONG, LONG])
 
 
+def with_time(stream: Any) -> Any:
+    """Return a stream in event time."""
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(EventTime()))
+
+
 def build(kind: str, stream: Any, rules: Any, by_key: ByKey) -> Any:
-    """Return the stream of results of one kind of work."""
-    if kind == "timers":
-        strategy = WatermarkStrategy.for_monotonous_timestamps()
-        stream = stream.assign_timestamps_and_watermarks(
-            strategy.with_timestamp_assigner(EventTime())
-        )
+    """Return the stream of results of one kind of work; timers want a stream in event time."""
     keyed = stream.key_by(by_key, Types.STRING() if kind == "wide" else LONG)
     if kind == "rules":
         connected = keyed.connect(rules.broadcast(RULE_STATE))

@@ -184,10 +184,11 @@ def apply_sum(key: Any, frames: Frames, state: Any) -> Frames:
 
 
 def apply_flush(key: Any, frames: Frames, state: Any) -> Frames:
-    """Do the work of `Flush`; the list is one value, rewritten whole."""
-    values = list(state.get[0]) if state.exists else []
+    """Do the work of `Flush`; an array is no state here, so each value has a column of its own."""
+    count, *values = state.get if state.exists else (0,)
+    values = values[:count]
     for frame in frames:
         values.extend(frame["value"].tolist())
     result, left = averages(key[0], values)
-    state.update((left,))
+    state.update((len(left), *left, *[0] * (FLUSH_AT - 1 - len(left))))
     yield result

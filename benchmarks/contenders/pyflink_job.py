@@ -18,7 +18,7 @@ from benchmarks.contenders.flink_api import (
     Types,
     record,
 )
-from benchmarks.contenders.flink_programs import Passing, build
+from benchmarks.contenders.flink_programs import Passing, build, with_time
 from benchmarks.contenders.progress import read, steady_part
 from benchmarks.contenders.protocol import Outcome, Task, serve
 from benchmarks.workloads.catalogue import Workload
@@ -67,8 +67,7 @@ def run(task: Task) -> Outcome:
         configuration.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     tables = StreamTableEnvironment.create(env)
-    tables.execute_sql(declaration(workload, dataset.csv))
-    stream = tables.to_data_stream(tables.from_path("input"))
+    stream = source(tables, workload, dataset.csv)
     pair = Types.ROW([Types.LONG(), Types.LONG()])
     if workload.kind in ("reduce", "sum"):
         # The state has the stream's type, and checkpoints of a table's own row type fail.
@@ -91,13 +90,29 @@ def run(task: Task) -> Outcome:
     return outcome
 
 
-def declaration(workload: Workload, directory: Path) -> str:
-    """Return the statement that declares the input as a table."""
+def source(tables: Any, workload: Workload, directory: Path) -> Any:
+    """Stream the input.
+
+    In event time each file is a source of its own: were one reader to get both of them, one after
+    the other, all rows of the second would be late.
+    """
+    if workload.kind != "timers":
+        return table(tables, workload, directory, "input")
+    first, *others = [
+        with_time(table(tables, workload, directory / f"{part}.csv", f"input{part}"))
+        for part in range(PARTITIONS)
+    ]
+    return first.union(*others)
+
+
+def table(tables: Any, workload: Workload, path: Path, name: str) -> Any:
+    """Return the rows of a file or folder as a stream."""
     columns = ", ".join(f"`{name}` {kind}" for name, kind in workload.columns)
-    return (
-        f"CREATE TEMPORARY TABLE input ({columns}) WITH ("
-        f"'connector' = 'filesystem', 'path' = '{directory.as_uri()}', 'format' = 'csv')"
+    tables.execute_sql(
+        f"CREATE TEMPORARY TABLE {name} ({columns}) WITH ("
+        f"'connector' = 'filesystem', 'path' = '{path.as_uri()}', 'format' = 'csv')"
     )
+    return tables.to_data_stream(tables.from_path(name))
 
 
 class Checkpoints:

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.contenders import floors, pandas_processors, row_processors
 from benchmarks.contenders.protocol import Outcome, Task, of_epoch_ends
-from benchmarks.workloads.catalogue import REGIONS, WIDE
+from benchmarks.workloads.catalogue import FLUSH_AT, REGIONS, WIDE
 from benchmarks.workloads.checksum import Checksum, of_rows
 from benchmarks.workloads.rows import PARTITIONS
 
@@ -36,11 +36,12 @@ PROCESSORS = {
     "wide": "Least",
     "timers": "Windows",
 }
+_LEFT = ", ".join(["count bigint", *(f"value{n} bigint" for n in range(FLUSH_AT - 1))])
 FUNCTIONS = {
     "least": (pandas_processors.apply_least, "least bigint"),
     "wide": (pandas_processors.apply_least, "least bigint"),
     "reduce": (pandas_processors.apply_sum, "total bigint"),
-    "flush": (pandas_processors.apply_flush, "left array<bigint>"),
+    "flush": (pandas_processors.apply_flush, _LEFT),
 }
 
 

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from benchmarks.contenders.flink_api import Configuration, StreamExecutionEnvironment, Types
-from benchmarks.contenders.flink_programs import Passing, build
+from benchmarks.contenders.flink_programs import Passing, build, with_time
 from benchmarks.contenders.progress import read
 from benchmarks.contenders.protocol import Outcome, Task, of_epoch_ends
 from benchmarks.workloads.catalogue import Workload
@@ -35,6 +35,8 @@ def run(spark: Any, task: Task) -> Outcome:
     env = environment(task, options)
     stream = files(spark, env, workload, str(dataset.parquet), PARTITIONS)
     rules = None
+    if workload.kind == "timers":
+        stream = with_time(stream)
     if workload.kind == "rules":
         frame = spark.readStream.schema("rule bigint, threshold bigint")
         pair = Types.TUPLE([Types.LONG(), Types.LONG()])

@@ -6,7 +6,6 @@ in the other process: two Sparks at once would only be in each other's way.
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,13 +15,21 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 settings.register_profile("weir", deadline=None)
 settings.load_profile("weir")
 
-HERE = Path(__file__).parent
 SPARK = ("spark", "demo", "docs/test_programs.py", "cli/test_examples.py")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    for item in items:
-        path = item.path.relative_to(HERE).as_posix()
-        group = "spark" if path.startswith(SPARK) else path
-        item.add_marker(pytest.mark.xdist_group(group))
+def room(nodeid: str) -> str:
+    """Return what must run in one process: all of Spark, or a file."""
+    path = nodeid.partition("::")[0].removeprefix("tests/")
+    return "spark" if path.startswith(SPARK) else path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Rooms(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return room(nodeid)
+
+    return Rooms(config, log)

@@ -16,7 +16,7 @@ demo: setup ## run the demonstration
 	@$(WITH_JAVA) .venv/bin/weir demo $(ARGS)
 
 test: setup lint type ## check everything: style, types, all tests (ARGS="-k ttl" selects tests)
-	@$(WITH_JAVA) $(PY) -m pytest -n 2 $(ARGS)
+	@$(WITH_JAVA) $(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: setup ## check style and formatting
 	@$(PY) -m ruff check

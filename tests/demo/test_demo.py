@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import subprocess
 import sys
@@ -37,17 +35,3 @@ def test_the_demo_survives_a_kill_and_a_move_to_more_subtasks_and_says_so(tmp_pa
     assert str(folder / "output") in done.stdout
     assert (folder / "logs" / "driver.log").exists()
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.spark
-def test_the_demo_without_a_kill_and_a_move_leaves_nothing_behind(tmp_path):
-    command = [*WEIR, "demo", "--rows", "20000", "--no-kill", "--no-rescale", "--json"]
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=280, env=environment
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(done.stdout)
-    assert (result["ok"], result["expected"], result["got"]) == (True, 20_000, 20_000)
-    assert (result["killed_pid"], result["savepoint"], result["parallelism"]) == (None, None, None)
-    assert not list(tmp_path.glob("weir-demo-*"))

@@ -170,6 +170,14 @@ def test_nobody_gets_a_checkpoint_of_a_job_that_takes_its_last_one(storage):
     assert asked.result(0).checkpoint_id == 1
 
 
+def test_a_checkpoint_that_is_asked_for_before_the_first_attempt_is_taken_in_it(storage):
+    job = JobHarness(program().build_graph(), 2, HarnessOptions(storage=storage))
+    asked = job.runner.checkpoint()
+    job.start()
+    job.run_epoch(take=1)
+    assert asked.result(0).checkpoint_id == 1
+
+
 def test_a_failover_answers_those_who_wait(storage):
     job = started(program(), storage=storage, deferred=True, checkpoints=SETTINGS)
     running = job.runner.savepoint(f"{storage.uri}/sp/a")

@@ -31,21 +31,16 @@ def assert_killed(tmp_path, *points):
         assert (tmp_path / point.partition("@")[0]).exists(), f"{point} was never reached"
 
 
-@pytest.mark.parametrize(
-    "points",
-    [
-        ["slot.epoch@4"],
-        ["slot.sync@2", "slot.upload@5"],
-        ["slot.commit@2", "slot.committed@3"],
-    ],
-    ids=["in the middle of an epoch", "sync phase and upload", "before and after sink commit"],
-)
-def test_killed_slots_lose_and_duplicate_nothing(scenario, tmp_path, points):
+def test_killed_slots_lose_and_duplicate_nothing(scenario, tmp_path):
+    """In the middle of an epoch, in the sync phase, in the upload, before and after a commit."""
+    points = ["slot.epoch@4", "slot.sync@2", "slot.upload@5", "slot.commit@2", "slot.committed@3"]
     code, output = scenario.run(failpoints=failpoints(tmp_path, *points))
     assert code == 0, output
     assert_killed(tmp_path, *points)
     scenario.assert_exact()
-    assert f"attempts {len(points) + 1}" in output
+    # Two slots may die in one attempt.
+    attempts = int(output.rpartition("attempts ")[2])
+    assert 2 < attempts <= len(points) + 1
     assert list(scenario.checkpoints.iterdir()) == []
 
 
@@ -60,20 +55,21 @@ def test_killed_python_workers_lose_and_duplicate_nothing(scenario, tmp_path, ma
         assert "attempts 1\n" in output, "a repeated task must not cost a failover"
 
 
-@pytest.mark.parametrize(
-    "point",
-    ["driver.epoch@6+150", "driver.acknowledged@3", "driver.metadata@3"],
-    ids=["in the middle of an epoch", "after the upload", "between metadata and sink commit"],
-)
-def test_a_killed_driver_resumes_exactly(scenario, tmp_path, point):
-    code, output = scenario.run(failpoints=failpoints(tmp_path, point))
-    assert code == -signal.SIGKILL, output
-    took = wait_until(lambda: not scenario.slots(), 15, "slots of a dead driver leaving")
-    assert took < 15
-    before = scenario.committed()
-    assert not before - scenario.expected(), "only whole, right rows are visible after a crash"
-    code, output = scenario.run(restore=scenario.newest_checkpoint())
+def test_a_driver_that_is_killed_again_and_again_resumes_exactly(scenario, tmp_path):
+    """In the middle of an epoch, after the upload, between metadata and sink commit."""
+    restore = None
+    for point in ("driver.epoch@6+150", "driver.acknowledged@2", "driver.metadata@2"):
+        killed = failpoints(tmp_path, point)
+        code, output = scenario.run(failpoints=killed, restore=restore)
+        assert code == -signal.SIGKILL, output
+        took = wait_until(lambda: not scenario.slots(), 15, "slots of a dead driver leaving")
+        assert took < 15
+        before = scenario.committed()
+        assert not before - scenario.expected(), "only whole, right rows are visible after a crash"
+        restore = scenario.newest_checkpoint()
+    code, output = scenario.run(restore=restore)
     assert code == 0, output
     scenario.assert_exact()
-    abandoned = [d for d in scenario.checkpoints.glob("*/chk-*") if not (d / "_metadata").exists()]
+    last = max(scenario.checkpoints.glob("*/chk-*"), key=lambda d: d.stat().st_mtime).parent
+    abandoned = [d for d in last.glob("chk-*") if not (d / "_metadata").exists()]
     assert abandoned == []

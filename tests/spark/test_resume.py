@@ -157,7 +157,7 @@ def chain(tmp_path, spark, monkeypatch):
     made = Chain(tmp_path, spark)
     yield made
     for job in json.loads(invoke("list", "--json").stdout):
-        invoke("cancel", job["id"])
+        invoke("cancel", job["job_id"])
 
 
 def told(*words):

@@ -336,7 +336,9 @@ class CheckpointRunner:
         """Forget everything pending; older attempts are fenced from here on."""
         self.background.settle()
         with self._lock:
-            self._perform(self.coordinator.on_failover(attempt))
+            # Whoever asked before the first attempt is served by it.
+            if attempt != self.coordinator.attempt:
+                self._perform(self.coordinator.on_failover(attempt))
             self._closed = False
             self._epochs.clear()
             self._files.sweep_attempts(attempt)

@@ -27,7 +27,7 @@ TIERS = {
 EVERY_ROUND = {"fast", "medium"}
 QUICK = (4, 500_000)
 SMOKE = (3, 5_000)
-# What two minutes are enough for: every workload in Weir, and a floor for each shape of rows.
+# What minutes are enough for: every workload in Weir, and a floor for each shape of rows.
 QUICK_PAIRS = {
     "identity": ("a-100k", "c-sum", "g"),
     "jvm": ("c-sum",),

@@ -111,8 +111,7 @@ def run_weir(spark, directory: Path, rows: int, by_column: bool) -> tuple[float,
         ends: list[float] = []
         watch(job, ends)
         job.get_job_execution_result().result()
-        stats = job.master.checkpoints.stats
-        return rows / (ends[-1] - ends[0]), stats.completed
+        return rows / (ends[-1] - ends[0]), job.control.history().completed
 
 
 def pick(row):

@@ -96,7 +96,7 @@ def execute(env: StreamExecutionEnvironment) -> tuple[list[float], int]:
     ends: list[float] = []
     watch(job, ends)
     job.get_job_execution_result().result()
-    return ends, job.master.checkpoints.stats.completed
+    return ends, job.control.history().completed
 
 
 def watch(job: Any, ends: list[float]) -> None:

@@ -74,7 +74,7 @@ def check_job(disk: Disk, kind: str, warnings: list[str]) -> None:
     refused = str(asked.exception(timeout=0))
     expect("No space left on device" in " ".join(warnings), warnings)
     expect("No space left on device" in refused, refused)
-    expect(harness.runner.stats.failed == 2, harness.runner.stats)
+    expect(harness.runner.history.view().failed == 2, harness.runner.history.view())
     expect(disk.files() == before, (before, disk.files()))
     expect(not (disk.root / "savepoints").exists(), "a directory of the savepoint")
     expect(not list(disk.root.glob("*/*/chk-2")), "a directory of the checkpoint")
@@ -84,7 +84,7 @@ def check_job(disk: Disk, kind: str, warnings: list[str]) -> None:
     expect(retry.exception(timeout=0) is None, retry)
     expect(load_checkpoint(LocalStorage(str(disk.root / "savepoints")), SAVEPOINT) is not None, "")
     harness.run_epoch(take=6, checkpoint=True)
-    expect(harness.runner.stats.completed == 3, harness.runner.stats)
+    expect(harness.runner.history.view().completed == 3, harness.runner.history.view())
     storage = LocalStorage(str(disk.root / kind))
     for stored in list_completed(storage, harness.job_id):
         problems = verify_files(storage, stored.directory, stored.metadata)

@@ -162,11 +162,11 @@ def test_a_failed_upload_declines_the_checkpoint_and_the_job_goes_on(tmp_path, k
     with files_of_at_most(200):
         harness.run_epoch(take=6, checkpoint=True)
     assert "checkpoint 2 declined: StorageError: cannot write" in caplog.text
-    assert (harness.runner.stats.completed, harness.runner.stats.failed) == (1, 1)
+    assert (harness.runner.history.view().completed, harness.runner.history.view().failed) == (1, 1)
     assert every_file(tmp_path) == before
     assert not list(tmp_path.glob("*/chk-2"))
     harness.run_epoch(take=6, checkpoint=True)
-    assert harness.runner.stats.completed == 2
+    assert harness.runner.history.view().completed == 2
     storage = LocalStorage(str(tmp_path))
     for stored in list_completed(storage, harness.job_id):
         assert verify_files(storage, stored.directory, stored.metadata) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.spark.feeding import Feed
 
 
 @pytest.fixture(scope="session")
@@ -27,4 +28,13 @@ def env(spark, tmp_path):
     configuration.set_string("weir.log.dir", str(tmp_path / "logs"))
     made = StreamExecutionEnvironment.get_execution_environment(configuration)
     made.set_parallelism(2)
+    return made
+
+
+@pytest.fixture
+def feed(tmp_path, monkeypatch):
+    """Directories of a job that is fed file by file; commands of this process find its jobs."""
+    monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "run"))
+    made = Feed(tmp_path)
+    made.add()
     return made

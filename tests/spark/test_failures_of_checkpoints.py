@@ -12,7 +12,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.spark.feeding import Feed
 from tests.spark.scenario import wait_until
 
 from weir.common import Types
@@ -63,7 +62,6 @@ class Run:
             **settings,
         }
         self.job = feed.submit(spark, Heavy(str(self.gate), weight), often)
-        self.stats = self.job.master.checkpoints.stats
 
     def limit(self, size):
         """Let the slots write no file beyond a size."""
@@ -75,9 +73,13 @@ class Run:
         expected = self.feed.expected()
         wait_until(lambda: self.feed.committed() == expected, 120, "the commit of all rows")
 
+    @property
+    def history(self):
+        return self.job.control.history()
+
     def fail_checkpoints(self, number):
-        before = self.stats.failed
-        wait_until(lambda: self.stats.failed >= before + number, 60, "failing checkpoints")
+        before = self.history.failed
+        wait_until(lambda: self.history.failed >= before + number, 60, "failing checkpoints")
 
     @property
     def attempt(self):
@@ -100,14 +102,6 @@ class Run:
             if not (directory / "_metadata").exists()
             for path in directory.iterdir()
         ]
-
-
-@pytest.fixture
-def feed(tmp_path, monkeypatch):
-    monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "run"))
-    made = Feed(tmp_path)
-    made.add()
-    return made
 
 
 @pytest.fixture

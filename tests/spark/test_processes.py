@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -36,6 +37,10 @@ class Run:
     def slots(self):
         return [pid for pid in processes(str(self.logs)) if "weir.slot.main" in command(pid)]
 
+    @staticmethod
+    def socket(pid):
+        return Path(json.loads(command(pid).split("\0")[-2])["socket"])
+
 
 @pytest.fixture
 def start(tmp_path):
@@ -57,9 +62,12 @@ def test_slots_leave_when_the_driver_gets_a_signal(start, tmp_path, number):
     assert len(run.slots()) == 2, run.lines
     logs = sorted(p.name for p in run.logs.rglob("*.log"))
     assert logs == ["slot-0-attempt-0.log", "slot-1-attempt-0.log"]
+    sockets = {run.socket(pid).parent for pid in run.slots()}
+    assert all(folder.is_dir() for folder in sockets)
     run.process.send_signal(number)
     assert wait_until(lambda: not run.slots(), 15, "slots leaving") < 15
     wait_until(lambda: processes(str(tmp_path)) == [], 30, "all processes of the job leaving")
+    assert not any(folder.exists() for folder in sockets)
 
 
 def test_slots_leave_and_the_job_ends_when_spark_is_stopped(start):

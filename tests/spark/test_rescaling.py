@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.spark.feeding import Feed
 from tests.spark.scenario import wait_until
 
 from weir.common import Types
@@ -27,14 +26,6 @@ class Picky(KeyedProcessFunction):
         total = (self.total.value() or 0) + value.amount
         self.total.update(total)
         yield value.seq, value.key, total
-
-
-@pytest.fixture
-def feed(tmp_path, monkeypatch):
-    monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "run"))
-    made = Feed(tmp_path)
-    made.add()
-    return made
 
 
 @pytest.fixture

@@ -32,11 +32,14 @@ class Ack:
 
 @dataclass(frozen=True)
 class TriggerCheckpoint:
-    """Call `on_trigger`, then send the barrier of this checkpoint with the next epoch."""
+    """Call `on_trigger`, then send the barrier of this checkpoint with the next epoch.
+
+    With `overtaking` the barrier may overtake rows.
+    """
 
     ref: CheckpointRef
     request: CheckpointRequest
-    unaligned: bool
+    overtaking: bool
 
 
 @dataclass(frozen=True)

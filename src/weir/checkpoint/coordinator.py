@@ -300,9 +300,9 @@ class CheckpointCoordinator:
         self._next_id += 1
         directory = request.directory or paths.checkpoint_dir(self.job_id, checkpoint_id)
         kind: Kind = "savepoint" if request.is_savepoint else "checkpoint"
-        unaligned = self.settings.unaligned and not request.is_savepoint
+        overtaking = self.settings.overtakes and not request.is_savepoint
         ref = CheckpointRef(checkpoint_id, directory, kind)
-        self._triggering = TriggerCheckpoint(ref, request, unaligned)
+        self._triggering = TriggerCheckpoint(ref, request, overtaking)
         return self._triggering
 
     def _stop_all(self, reason: FailureReason) -> list[Action]:

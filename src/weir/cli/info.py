@@ -15,27 +15,25 @@ import click
 
 from weir.cli.configuration import overrides
 from weir.cli.errors import HELP_OPTIONS
-from weir.cli.options import json_option
-from weir.cli.program import complete_program, program_argument, run_program
+from weir.cli.options import (
+    json_option,
+    parallelism_option,
+    program_words,
+    python_option,
+    settings_option,
+)
+from weir.cli.program import program_argument, run_program
 from weir.errors import UsageError
 
 _COLUMNS = ("id", "operator", "uid", "parallelism", "input")
 
 
 @click.command(context_settings={**HELP_OPTIONS, "allow_interspersed_args": False})
-@click.option(
-    "-p", "--parallelism", type=click.IntRange(min=1), help="Parallelism of the operators."
-)
-@click.option("-D", "definitions", metavar="KEY=VALUE", multiple=True, help="A setting.")
-@click.option("-py", "--python", "file", metavar="FILE", help="The program, instead of JOB.")
+@parallelism_option
+@settings_option
+@python_option
 @json_option
-@click.argument(
-    "words",
-    metavar="JOB [ARGS]...",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    shell_complete=complete_program,
-)
+@program_words
 def info(
     words: tuple[str, ...],
     file: str | None,

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from weir.cli.lookup import complete_job
+from weir.cli.program import complete_program
 
 _Decorator = Callable[[Any], Any]
 
@@ -31,6 +32,22 @@ format_option: _Decorator = click.option(
     default="canonical",
     show_default=True,
     help="Canonical can be restored by every backend, native is written faster.",
+)
+parallelism_option: _Decorator = click.option(
+    "-p", "--parallelism", type=click.IntRange(min=1), help="Parallelism of the operators."
+)
+settings_option: _Decorator = click.option(
+    "-D", "definitions", metavar="KEY=VALUE", multiple=True, help="A setting."
+)
+python_option: _Decorator = click.option(
+    "-py", "--python", "file", metavar="FILE", help="The program, instead of JOB."
+)
+program_words: _Decorator = click.argument(
+    "words",
+    metavar="JOB [ARGS]...",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=complete_program,
 )
 job_argument: _Decorator = click.argument("job", shell_complete=complete_job)
 

@@ -9,17 +9,21 @@ import click
 from weir.cli.configuration import overrides
 from weir.cli.detached import say_started, start_detached
 from weir.cli.errors import HELP_OPTIONS
-from weir.cli.options import json_option
-from weir.cli.program import complete_program, program_argument, run_program
+from weir.cli.options import (
+    json_option,
+    parallelism_option,
+    program_words,
+    python_option,
+    settings_option,
+)
+from weir.cli.program import program_argument, run_program
 from weir.errors import UsageError
 
 _CLAIM_MODES = click.Choice(["claim", "no_claim", "legacy"], case_sensitive=False)
 
 
 @click.command(context_settings={**HELP_OPTIONS, "allow_interspersed_args": False})
-@click.option(
-    "-p", "--parallelism", type=click.IntRange(min=1), help="Parallelism of the operators."
-)
+@parallelism_option
 @click.option(
     "-s",
     "--fromSavepoint",
@@ -43,19 +47,13 @@ _CLAIM_MODES = click.Choice(["claim", "no_claim", "legacy"], case_sensitive=Fals
     help="Older spelling of --claimMode.",
 )
 @click.option("--master", metavar="URL", help="Spark master, such as spark://host:7077.")
-@click.option("-D", "definitions", metavar="KEY=VALUE", multiple=True, help="A setting.")
-@click.option("-py", "--python", "file", metavar="FILE", help="The program, instead of JOB.")
+@settings_option
+@python_option
 @click.option(
     "-d", "--detached", is_flag=True, help="Return when the job has started, and let it run."
 )
 @json_option
-@click.argument(
-    "words",
-    metavar="JOB [ARGS]...",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    shell_complete=complete_program,
-)
+@program_words
 def run(
     words: tuple[str, ...],
     file: str | None,
@@ -66,7 +64,7 @@ def run(
 ) -> None:
     """Run the program JOB with its own ARGS.
 
-    Settings count less than what the program itself sets, and more than weir-conf.yaml. Without
+    Settings count less than what the program itself sets, and more than everything else. Without
     -d standard output belongs to the program, so --json needs -d.
     """
     job, args = program_argument(file, words)

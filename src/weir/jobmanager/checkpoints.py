@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from weir.checkpoint.actions import (
@@ -107,18 +106,6 @@ class CheckpointEvents:
     overtook: Callable[[int], None] = lambda checkpoint: None
 
 
-@dataclass
-class CheckpointStats:
-    """Counters for people who watch."""
-
-    triggered: int = 0
-    completed: int = 0
-    failed: int = 0
-    last_bytes: int = 0
-    last_duration_ms: int = 0
-    durations_ms: deque[int] = field(default_factory=lambda: deque(maxlen=1000))
-
-
 class CheckpointRunner:
     """One job's checkpoints, from barrier to commit."""
 
@@ -133,7 +120,6 @@ class CheckpointRunner:
     ) -> None:
         """Bind decisions to effects; slots are told at once until there is a `background`."""
         self.coordinator = coordinator
-        self.stats = CheckpointStats()
         self.history = CheckpointHistory()
         self.background: Background = Inline()
         self._asked: dict[str, Future[CheckpointRef]] = {}
@@ -262,13 +248,12 @@ class CheckpointRunner:
         form = ("NATIVE" if request.native else "CANONICAL") if request.is_savepoint else None
         self._epochs[number] = EpochFacts(epoch, described, timestamp, form)
         self._files.begin(number)
-        self.stats.triggered += 1
         self.history.triggered(
             CheckpointEntry(number, timestamp, self.plan.slots, request.is_savepoint, form)
         )
         full = request.full or request.is_savepoint
-        overtaking = self.coordinator.settings.overtakes and not request.is_savepoint
-        return Barrier(number, timestamp, started.ref.directory, full, request.native, overtaking)
+        directory, overtaking = started.ref.directory, started.overtaking
+        return Barrier(number, timestamp, directory, full, request.native, overtaking)
 
     def epoch_done(self, barrier: Barrier | None) -> None:
         """The driver holds the results of the barrier's epoch."""
@@ -391,7 +376,6 @@ class CheckpointRunner:
 
     def _aborted(self, action: NotifyAborted) -> None:
         number, reason = action.checkpoint_id, action.reason.value
-        self.stats.failed += 1
         log.info("checkpoint %s aborted: %s", number, reason)
         detail = f"{reason}: {action.detail}" if action.detail else reason
         self.history.failed(number, self._clock.now_ms(), detail)
@@ -412,10 +396,6 @@ class CheckpointRunner:
             self._perform(self.coordinator.on_metadata_failed(number, str(error)))
             return
         duration = self._clock.monotonic_ms() - action.started_ms
-        self.stats.completed += 1
-        self.stats.last_bytes = sum(f.size for f in metadata.files)
-        self.stats.last_duration_ms = duration
-        self.stats.durations_ms.append(duration)
         self._epochs.pop(number, None)
         rows = {row.subtask: (row.records, row.size) for row in metadata.in_flight}
         self.history.in_flight(number, rows)

@@ -355,7 +355,8 @@ class JobMaster(Callbacks):
             for index, count in report["in"].items():
                 op = self.plan.operators[index]
                 records[op.uid or op.id] = records.get(op.uid or op.id, 0) + count
-        stats = self.checkpoints.stats
+        past = self.checkpoints.history.view()
+        last = past.latest("COMPLETED")
         return {
             "attempt": self.registry.attempt,
             "epoch": max((r["epoch"] for r in reports), default=None),
@@ -364,10 +365,10 @@ class JobMaster(Callbacks):
             "state_entries": sum(r["entries"] for r in reports),
             "slots": [{"subtask": s.subtask, "pid": s.pid} for s in self.registry.ready()],
             "checkpoints": {
-                "completed": stats.completed,
-                "failed": stats.failed,
-                "last_bytes": stats.last_bytes,
-                "last_duration_ms": stats.last_duration_ms,
+                "completed": past.completed,
+                "failed": past.failed,
+                "last_bytes": 0 if last is None else last.size,
+                "last_duration_ms": 0 if last is None else last.duration_ms,
             },
         }
 

@@ -64,6 +64,7 @@ class SlotProcess:
         self._driver = Channel(spec["driver"], token)
         self._leaving = threading.Event()
         self._reason = ""
+        self._orphaned = False
         self._service: SlotService | None = None
         self._servers: list[SlotServer] = []
 
@@ -156,6 +157,7 @@ class SlotProcess:
         while not self._leaving.is_set():
             _wait(self._leaving, watch, assignment.heartbeat_ms / 1000)
             if watch is not None and _is_readable(watch):
+                self._orphaned = True
                 self.leave("the driver process is gone")
             if self._leaving.is_set():
                 break
@@ -178,8 +180,14 @@ class SlotProcess:
             closer = threading.Thread(target=_quietly(service.close), daemon=True)
             closer.start()
             closer.join(3.0)
+        own = Path(self._spec["socket"])
         with contextlib.suppress(OSError):
-            os.unlink(self._spec["socket"])
+            own.unlink()
+        if self._orphaned:
+            # Nobody else removes the directory: the last slot to leave does.
+            with contextlib.suppress(OSError):
+                (own.parent / "jm").unlink(missing_ok=True)
+                own.parent.rmdir()
 
 
 def _local_dir(setting: str | None) -> Path | None:

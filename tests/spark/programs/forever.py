@@ -22,7 +22,7 @@ def main(checkpoints, logs, action=""):
         DiscardingSink()
     )
     job = env.execute_async("forever")
-    while job.master.checkpoints.stats.completed < 1 and job.get_job_status().result().name in (
+    while job.control.history().completed < 1 and job.get_job_status().result().name in (
         "CREATED",
         "RUNNING",
     ):

@@ -204,7 +204,7 @@ def test_savepoints_wait_their_turn_with_unaligned_checkpoints_and_are_aligned()
     c = coordinator(unaligned=True)
     c.submit(MANUAL)
     first = triggered(c.poll(0))
-    assert first.unaligned
+    assert first.overtaking
     c.on_trigger(first.ref.checkpoint_id, [0, 1], 0)
     for _ in range(3):
         c.submit(MANUAL)
@@ -213,7 +213,7 @@ def test_savepoints_wait_their_turn_with_unaligned_checkpoints_and_are_aligned()
     complete(c, first.ref.checkpoint_id)
     second = triggered(c.poll(0))
     assert second.request.is_savepoint
-    assert not second.unaligned
+    assert not second.overtaking
 
 
 def test_a_savepoint_commits_and_replaces_nothing() -> None:

@@ -187,9 +187,9 @@ def test_with_unaligned_checkpoints_a_savepoint_waits_but_before_all_others() ->
     driver.complete(1)
     assert driver.started[-1].request.is_savepoint
     assert not driver.started[-1].request.force
-    assert not driver.started[-1].unaligned
+    assert not driver.started[-1].overtaking
     driver.complete(2)
-    assert driver.started[-1].unaligned
+    assert driver.started[-1].overtaking
     assert driver.started[-1].request.token == "0"
 
 

@@ -15,12 +15,11 @@ import platform
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import chart, environments, plan, report
 from benchmarks.runner import Runner, say
-
-ROUNDS = {"full": 3, "quick": 1, "smoke": 1}
 
 
 def arguments() -> argparse.Namespace:
@@ -31,7 +30,7 @@ def arguments() -> argparse.Namespace:
     how_much.add_argument("--smoke", action="store_const", dest="mode", const="smoke")
     parser.add_argument("--only", default="", help="letters or names of workloads")
     parser.add_argument("--contenders", default="", help="names of contenders")
-    parser.add_argument("--rounds", type=int, default=None)
+    parser.add_argument("--rounds", type=int, default=None, help="instead of the planned number")
     parser.add_argument("--output", type=Path, default=environments.HERE)
     parser.set_defaults(mode="full")
     return parser.parse_args()
@@ -71,37 +70,52 @@ def machine() -> dict[str, str]:
 
 
 def main() -> int:
-    """Run, write, and say whether every result was right."""
+    """Run, write, and say whether every result that was checked was right."""
     options = arguments()
     letters = {*plan.WORKLOADS, *(name[0] for name in plan.WORKLOADS if name != "epoch")}
     only = selected(options.only, letters, "workloads")
     names = selected(options.contenders, set(plan.CONTENDER), "contenders")
-    rounds = options.rounds or ROUNDS[options.mode]
-    facts = machine()
-    runner = Runner(options.mode, one_process=options.mode != "full")
-    runner.run(plan.pairs(options.mode, only, names), rounds)
+    runner = Runner(options.mode, plan.pairs(options.mode, only, names), options.rounds or None)
+    setting = setting_of(options)
+    # An interrupted run leaves what it has.
+    runner.run(lambda: write(runner, setting, options.output))
+    write(runner, replace(setting, complete=True), options.output)
     failed = {key: cell for key, cell in runner.cells.items() if cell.why}
     for (contender, workload), cell in failed.items():
         say(f"FAILED {workload} {contender}: {cell.why}")
+    if options.mode == "quick":
+        say(report.quickly_checked())
     if options.mode != "smoke":
-        command = f"python -m benchmarks {shlex.join(sys.argv[1:])}".strip()
-        date = datetime.date.today().isoformat()
-        setting = report.Setting(command, options.mode, rounds, date, facts)
-        note = f"{facts['cores']} cores, {date}, {options.mode} run"
-        write(runner, setting, options.output, note)
+        say(f"wrote RESULTS.md, results.json and chart.svg in {options.output}")
     return 1 if failed else 0
 
 
-def write(runner: Runner, setting: report.Setting, directory: Path, note: str) -> None:
-    """Write the page, the figures and the chart."""
+def setting_of(options: argparse.Namespace) -> report.Setting:
+    """Return the circumstances of a run that begins now."""
+    command = f"python -m benchmarks {shlex.join(sys.argv[1:])}".strip()
+    date = datetime.date.today().isoformat()
+    return report.Setting(command, options.mode, options.rounds or None, date, machine())
+
+
+def write(runner: Runner, setting: report.Setting, directory: Path) -> None:
+    """Write the page, the figures and the chart of what was measured so far, if anything is."""
+    if setting.mode == "smoke":
+        return
     figures = {
-        "setting": {"command": setting.command, "date": setting.date, "machine": setting.machine},
+        "setting": {
+            "command": setting.command,
+            "date": setting.date,
+            "complete": setting.complete,
+            "machine": setting.machine,
+        },
+        "startup": runner.startups,
         "cells": [cell.to_json() for cell in runner.cells.values()],
     }
-    (directory / "RESULTS.md").write_text(report.render(runner.cells, setting))
+    note = f"{setting.machine['cores']} cores, {setting.date}, {setting.mode} run"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "RESULTS.md").write_text(report.render(runner.cells, setting, runner.startups))
     (directory / "results.json").write_text(json.dumps(figures, indent=1) + "\n")
     (directory / "chart.svg").write_text(chart.render(runner.cells, note))
-    say(f"wrote RESULTS.md, results.json and chart.svg in {directory}")
 
 
 if __name__ == "__main__":

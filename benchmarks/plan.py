@@ -1,7 +1,7 @@
 """Who runs what, and how much of it: the table of contenders and workloads, complete.
 
 For every pair there is either a size or a reason why there is none. Slow contenders get fewer rows,
-from the beginning of the same input; sizes aim at a minute or two for each run.
+from the beginning of the same input; sizes and rounds aim at less than an hour for everything.
 """
 
 from __future__ import annotations
@@ -14,28 +14,38 @@ from benchmarks.workloads.dataset import Size
 
 MODES = ("full", "quick", "smoke")
 SMOKE_KEYS = 1_000
-EPOCHS_OF_ONE_ROW = {"full": 50, "quick": 20, "smoke": 5}
+# Epochs of one row: those that warm up, and those that count.
+ONE_ROW = {"full": (20, 60), "quick": (10, 15), "smoke": (2, 5)}
 # Epochs, rows in each, whether the state of millions of keys can be filled within minutes.
 TIERS = {
-    "fast": (7, 1_000_000, True),
+    "fast": (6, 1_000_000, True),
     "medium": (5, 500_000, True),
-    "batch": (2, 500_000, False),
-    "slow batch": (2, 200_000, False),
-    "slow": (3, 200_000, False),
-    "slowest": (3, 20_000, False),
+    "batch": (2, 150_000, False),
+    "slow batch": (2, 100_000, False),
+    "slow": (3, 100_000, False),
+    "slowest": (3, 15_000, False),
 }
 EVERY_ROUND = {"fast", "medium"}
-QUICK = (4, 500_000)
+# More rounds where an aim depends on the figures.
+ROUNDS = 2
+ROUNDS_FOR_AIMS = 3
+AIMED_AT = {"a-100k", "a-10k", "a-5m", "c-sum", WORKLOAD_EPOCH}
+QUICK = (3, 500_000)
 SMOKE = (3, 5_000)
-# What minutes are enough for: every workload in Weir, and a floor for each shape of rows.
+# What two minutes are enough for: every letter in Weir, and a floor for each shape of rows.
 QUICK_PAIRS = {
     "identity": ("a-100k", "c-sum", "g"),
     "jvm": ("c-sum",),
-    "weir-hashmap": ("a-100k", "b", "c-reduce", "c-sum", "d", "e", "f", "g", "h", WORKLOAD_EPOCH),
-    "weir-rocksdb": ("a-100k", "d"),
+    "weir-hashmap": ("a-100k", "b", "c-sum", "d", "e", "f", "g", "h", WORKLOAD_EPOCH),
+    "weir-rocksdb": ("a-100k",),
     "weir-hashmap-unchecked": ("a-100k",),
     "empty-same": (WORKLOAD_EPOCH,),
 }
+# One of each kind of program: functions with state, a declarative aggregate, timers.
+QUICK_CHECKED = (("weir-hashmap", "a-100k"), ("weir-hashmap", "c-sum"), ("weir-hashmap", "h"))
+# Whose start is timed: one contender of each environment.
+STARTERS = ("weir-hashmap", "bytewax-1", "tws-row", "pyflink-thread-hashmap")
+STARTER_WORKLOAD = "a-1k"
 
 GROWTH = "measures how Weir's cost grows with the keys"
 FILLING = "millions of keys take longer than minutes to fill"
@@ -44,6 +54,8 @@ BROADCAST = "has no broadcast state"
 VARIANT = "a variant of Weir, for the workloads where it matters"
 FLOOR = "a floor for declarative aggregates only"
 EPOCHS = "not driven by epochs of a Spark query"
+MODE = "measured where the kind of state or the mode matters"
+UNBOUNDED = "a floor for comparison, for one workload of each shape of rows"
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,7 @@ def _spark(name: str, title: str, tier: str, **refuses: str) -> Contender:
     )
 
 
-def _pyflink(mode: str, backend: str, tier: str) -> Contender:
+def _pyflink(mode: str, backend: str, tier: str, *, everywhere: bool = False) -> Contender:
     return Contender(
         f"pyflink-{mode}-{backend}",
         f"PyFlink, {mode} mode, {backend}",
@@ -99,6 +111,7 @@ def _pyflink(mode: str, backend: str, tier: str) -> Contender:
         "benchmarks.contenders.pyflink_job",
         tier,
         {"a-10k": GROWTH, WORKLOAD_EPOCH: EPOCHS},
+        None if everywhere else (("a-100k", "b", "d"), MODE),
     )
 
 
@@ -113,9 +126,13 @@ def _bytewax(workers: int) -> Contender:
     )
 
 
-def _empty(name: str, title: str) -> Contender:
-    only = ((WORKLOAD_EPOCH,), "a floor for epochs of one row only")
-    return Contender(name, title, "weir", "benchmarks.contenders.on_spark", "fast", {}, only)
+def _floor(
+    name: str, title: str, only: tuple[tuple[str, ...], str], environment: str = "weir"
+) -> Contender:
+    return Contender(name, title, environment, "benchmarks.contenders.on_spark", "fast", {}, only)
+
+
+ONE_ROW_FLOOR = ((WORKLOAD_EPOCH,), "a floor for epochs of one row only")
 
 
 CONTENDERS = (
@@ -127,15 +144,12 @@ CONTENDERS = (
         "fast",
         {WORKLOAD_EPOCH: "measured against an empty Python stage instead"},
     ),
-    Contender(
-        "jvm",
-        "floor: Spark's JVM aggregation",
-        "weir",
-        "benchmarks.contenders.on_spark",
-        "fast",
-        {},
-        (("c-reduce", "c-sum"), FLOOR),
+    _floor(
+        "identity-unbounded",
+        "floor: the same, batches not bounded by bytes",
+        (("a-100k", "c-sum", "g"), UNBOUNDED),
     ),
+    _floor("jvm", "floor: Spark's JVM aggregation", (("c-reduce", "c-sum"), FLOOR)),
     _weir("weir-hashmap", "Weir, hashmap"),
     _weir("weir-rocksdb", "Weir, RocksDB"),
     _weir(
@@ -152,7 +166,7 @@ CONTENDERS = (
     _weir(
         "weir-hashmap-function",
         "Weir, hashmap, key by a function",
-        (("a-100k", "c-sum", "g"), VARIANT),
+        (("a-100k", "g"), VARIANT),
     ),
     _bytewax(1),
     _bytewax(2),
@@ -166,12 +180,17 @@ CONTENDERS = (
         f="Spark allows no second one behind it in this output mode",
         h="has one timeout for each key, not timers",
     ),
-    _pyflink("thread", "hashmap", "slow"),
+    _pyflink("thread", "hashmap", "slow", everywhere=True),
     _pyflink("thread", "rocksdb", "slow"),
     _pyflink("process", "hashmap", "slowest"),
     _pyflink("process", "rocksdb", "slowest"),
-    _empty("empty-same", "floor: foreachBatch, empty Python stage, Weir's settings"),
-    _empty("empty-default", "floor: foreachBatch, empty Python stage, Spark's defaults"),
+    _floor("empty-same", "floor: foreachBatch, empty Python stage, Weir's settings", ONE_ROW_FLOOR),
+    _floor(
+        "empty-default",
+        "floor: foreachBatch, empty Python stage, Spark's defaults",
+        ONE_ROW_FLOOR,
+        "spark",
+    ),
 )
 CONTENDER = {contender.name: contender for contender in CONTENDERS}
 WORKLOADS = (*(workload.name for workload in ALL), WORKLOAD_EPOCH)
@@ -199,6 +218,26 @@ def verification_size(workload: Workload, tier: str, mode: str) -> Size:
     """Return the size of the verifying run: the measured one, unless the contender is slow."""
     whole = mode == "full" and tier in EVERY_ROUND
     return size_for(workload, tier, "full" if whole else "smoke")
+
+
+def is_checked(mode: str, contender: str, workload: str) -> bool:
+    """Tell whether a pair has a verifying run."""
+    if workload == WORKLOAD_EPOCH:
+        return False
+    return mode != "quick" or (contender, workload) in QUICK_CHECKED
+
+
+def rounds_for(mode: str, contender: Contender, workload: str, wanted: int | None = None) -> int:
+    """Return how many times a pair is measured; a wanted number holds for fast contenders."""
+    if mode == "smoke":
+        return int(workload == WORKLOAD_EPOCH)
+    if contender.tier not in EVERY_ROUND:
+        return 1
+    if wanted is not None:
+        return wanted
+    if mode == "quick":
+        return 1
+    return ROUNDS_FOR_AIMS if workload in AIMED_AT else ROUNDS
 
 
 def pairs(mode: str, letters: set[str], names: set[str]) -> list[tuple[Contender, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks import plan
@@ -18,13 +18,27 @@ LIKE = "a-100k"
 
 @dataclass(frozen=True)
 class Setting:
-    """Under which circumstances the figures came about."""
+    """Under which circumstances the figures came about.
+
+    Attributes:
+        rounds: the number that was asked for, None for the planned ones.
+        complete: whether everything that was to run has run.
+    """
 
     command: str
     mode: str
-    rounds: int
+    rounds: int | None
     date: str
     machine: dict[str, str] = field(default_factory=dict)
+    complete: bool = False
+
+    @property
+    def rounds_in_words(self) -> str:
+        """How many times a fast contender was measured."""
+        if self.rounds is not None or self.mode != "full":
+            return str(self.rounds or 1)
+        aimed = ", ".join(name for name in plan.WORKLOADS if name in plan.AIMED_AT)
+        return f"{plan.ROUNDS_FOR_AIMS} in {aimed}; {plan.ROUNDS} in the others"
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -47,24 +61,34 @@ def significant(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 20 else f"{value:.1f}" if value >= 5 else f"{value:.2f}"
 
 
-def render(cells: Cells, setting: Setting) -> str:
+def quickly_checked() -> str:
+    """Return which results a quick run checks."""
+    pairs = ", ".join(f"{workload} of {name}" for name, workload in plan.QUICK_CHECKED)
+    return f"checked: {pairs}; the other results of a quick run were not checked"
+
+
+def render(cells: Cells, setting: Setting, startups: Mapping[str, float]) -> str:
     """Return the whole page."""
     parts = [
         "# Benchmark results\n",
         f"Made on {setting.date} by `{setting.command}`; do not edit. "
         "The [method](../docs/internals/benchmarks.md) says what the figures mean.\n",
     ]
+    if not setting.complete:
+        parts.append("**The run was not complete when this was written: figures are missing.**\n")
     if setting.mode != "full":
         parts.append(f"**A {setting.mode} run: the figures are an indication only.**\n")
-    facts = setting.machine | {"rounds": str(setting.rounds), "mode": setting.mode}
+    if setting.mode == "quick":
+        parts.append(f"Results {quickly_checked()}.\n")
+    facts = setting.machine | {"rounds": setting.rounds_in_words, "mode": setting.mode}
     parts.append(table(("", ""), facts.items()))
     parts += ["## Aims\n", aims(cells)]
     for workload in plan.WORKLOADS:
         if workload != WORKLOAD_EPOCH and any(key[1] == workload for key in cells):
             parts += [f"## {workload}: {plan.title_of(workload)}\n", steady(cells, workload)]
     parts += ["## Epochs of one row\n", epochs(cells)]
-    if setting.mode == "full":  # The runs of others share a process.
-        parts += ["## Start-up\n", STARTUP, startup(cells)]
+    if startups:
+        parts += ["## Start-up\n", STARTUP, startup(startups)]
     parts += ["## Versions\n", versions(cells)]
     parts += ["## What is not there\n", missing(cells)]
     return "\n".join(parts)
@@ -98,7 +122,7 @@ def steady(cells: Cells, workload: str) -> str:
                     contender.title,
                     significant(ratio(speed, floor)),
                     significant(ratio(reference, speed)),
-                    number(speed) if cell.checked else f"no time: {cell.why or 'not checked'}",
+                    number(speed) if cell.counts else f"no time: {cell.why or 'not checked'}",
                     f"{min(spread):,.0f} to {max(spread):,.0f}" if len(spread) > 1 else "",
                     f"{runs[0].rows:,}" if runs else "",
                     f"{runs[0].keys:,}" if runs else "",
@@ -149,19 +173,14 @@ def epochs(cells: Cells) -> str:
 
 
 STARTUP = (
-    "Seconds from the start of the process until the warm-up part of workload (a), 100,000 keys, "
-    "was through. The warm-up part is one epoch, which is smaller for slow contenders.\n"
+    "Seconds from the start of the process until the first "
+    f"{plan.SMOKE[1]:,} rows were through: workload (a), 1,000 keys, one process for each.\n"
 )
 
 
-def startup(cells: Cells) -> str:
+def startup(startups: Mapping[str, float]) -> str:
     """Return the table of start-up times."""
-    rows = []
-    for contender in plan.CONTENDERS:
-        cell = cells.get((contender.name, "a-100k"))
-        times = [run.startup for run in cell.runs if run.startup] if cell is not None else []
-        if times:
-            rows.append((contender.title, number(statistics.median(times), ".1f")))
+    rows = [(plan.CONTENDER[name].title, number(s, ".1f")) for name, s in startups.items()]
     return table(("", "seconds"), rows)
 
 
@@ -180,12 +199,18 @@ def missing(cells: Cells) -> str:
     rows = []
     for workload in plan.WORKLOADS:
         for contender in plan.CONTENDERS:
+            if contender.only is not None and workload not in contender.only[0]:
+                continue  # One line for all of these, below.
             reason = contender.refusal(workload)
             cell = cells.get((contender.name, workload))
             if cell is not None and cell.why:
                 reason = cell.why
             elif cell is None and reason is None:
                 reason = "not part of this run"
-            if reason is not None and not (contender.only and cell is None):
+            if reason is not None:
                 rows.append((workload, contender.title, reason))
+    for contender in plan.CONTENDERS:
+        if contender.only is not None:
+            workloads, reason = contender.only
+            rows.append((f"all but {', '.join(workloads)}", contender.title, reason))
     return table(("workload", "contender", "reason"), rows)

@@ -1,7 +1,7 @@
-"""Runs contenders in processes of their own, in turns, and gathers what they print.
+"""Runs contenders in processes of their environments and gathers what they print.
 
 A contender whose result is wrong has no time: its verifying run comes first, and the measured runs
-of a pair that failed it do not take place.
+of a pair that failed it do not count.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks import environments, plan
 from benchmarks.contenders.protocol import MARK, WORKLOAD_EPOCH, Outcome, Task
+from benchmarks.schedule import Pair, Run, processes
 from benchmarks.workloads.catalogue import BY_NAME
 from benchmarks.workloads.dataset import prepare, with_csv
 
-LIMIT_SECONDS = 3_600
+# For one task, the start of its process included.
+LIMIT_SECONDS = 900
 EXIT_SECONDS = 120
+ENDED = "the process ended, or was ended, before its result"
 
 
 @dataclass
@@ -37,6 +40,7 @@ class Cell:
     Attributes:
         checked: whether the verifying run gave the right result; None before it.
         why: what went wrong, if anything.
+        exempt: there is no verifying run, as for most pairs of a quick run.
     """
 
     contender: str
@@ -44,6 +48,12 @@ class Cell:
     checked: bool | None = None
     why: str = ""
     runs: list[Outcome] = field(default_factory=list)
+    exempt: bool = False
+
+    @property
+    def counts(self) -> bool:
+        """Whether the times are those of a right result, as far as this run looks at results."""
+        return self.exempt if self.checked is None else self.checked
 
     def to_json(self) -> dict[str, Any]:
         """Return a plain form."""
@@ -57,90 +67,104 @@ def say(text: str) -> None:
 
 
 class Runner:
-    """Runs pairs of contender and workload."""
+    """Runs pairs of contender and workload.
 
-    def __init__(self, mode: str, *, one_process: bool = False) -> None:
-        """Take a mode; in one process, all tasks of an environment share its start."""
+    Attributes:
+        startups: seconds until the first rows were through, by contender.
+    """
+
+    def __init__(self, mode: str, pairs: list[Pair], rounds: int | None = None) -> None:
+        """Take what is to run; `rounds` replaces the planned number of rounds."""
         self.mode = mode
-        self._one_process = one_process
         self.cells: dict[tuple[str, str], Cell] = {}
-
-    def run(self, pairs: list[tuple[plan.Contender, str]], rounds: int) -> None:
-        """Verify every pair, then measure them in turns."""
-        self._make_environments({contender.environment for contender, _ in pairs})
-        for contender, workload in pairs:
-            self.cells.setdefault((contender.name, workload), Cell(contender.name, workload))
-        self._round([p for p in pairs if p[1] != WORKLOAD_EPOCH], verify=True)
-        if self.mode == "smoke":
-            self._round([p for p in pairs if p[1] == WORKLOAD_EPOCH], verify=False)
-            return
-        for number in range(rounds):
-            say(f"round {number + 1} of {rounds}")
-            again = [p for p in pairs if not number or p[0].tier in plan.EVERY_ROUND]
-            self._round(again, verify=False)
-
-    def _make_environments(self, names: set[str]) -> None:
+        self.startups: dict[str, float] = {}
+        self._pairs = pairs
+        self._rounds = rounds
         self._missing: dict[str, str] = {}
-        for name in sorted(names):
+
+    def run(self, finished: Callable[[], None]) -> None:
+        """Run everything; call `finished` after every process."""
+        for name in sorted({contender.environment for contender, _ in self._pairs}):
             reason = environments.try_to_make(name)
             if reason is not None:
                 self._missing[name] = reason
+        if self.mode == "full":
+            self._time_starts()
+        planned = processes(self.mode, self._pairs, self._rounds)
+        for number, runs in enumerate(planned, 1):
+            say(f"process {number} of {len(planned)}: {runs[0].contender.environment}")
+            self._take(runs)
+            finished()
 
-    def _round(self, pairs: list[tuple[plan.Contender, str]], *, verify: bool) -> None:
-        ready = []
-        for contender, workload in pairs:
-            cell = self.cells[contender.name, workload]
-            if contender.environment in self._missing:
-                cell.why = self._missing[contender.environment]
-            elif verify or workload == WORKLOAD_EPOCH or cell.checked:
-                ready.append((contender, workload))
-        for group in self._groups(ready):
-            self._take(group, verify)
+    def _time_starts(self) -> None:
+        chosen = {contender.name: contender for contender, _ in self._pairs}
+        for name in plan.STARTERS:
+            contender = chosen.get(name)
+            if contender is None or contender.environment in self._missing:
+                continue
+            run = Run(contender, plan.STARTER_WORKLOAD, False)
+            with _work() as work:
+                for outcome in run_process(contender, [task_of(run, "smoke", work)]):
+                    if outcome.startup is not None:
+                        self.startups[name] = outcome.startup
+                        say(f"start-up of {name}: {outcome.startup:.1f} s")
 
-    def _groups(
-        self, pairs: list[tuple[plan.Contender, str]]
-    ) -> Iterable[list[tuple[plan.Contender, str]]]:
-        if not self._one_process:
-            return [[pair] for pair in pairs]
-        groups: dict[str, list[tuple[plan.Contender, str]]] = {}
-        for pair in pairs:
-            groups.setdefault(pair[0].environment, []).append(pair)
-        return groups.values()
+    def _take(self, runs: list[Run]) -> None:
+        for run in runs:
+            key = run.contender.name, run.workload
+            exempt = not plan.is_checked(self.mode, *key)
+            cell = self.cells.setdefault(key, Cell(*key, exempt=exempt))
+            cell.why = self._missing.get(run.contender.environment, "")
+        contender = runs[0].contender
+        if contender.environment in self._missing:
+            return
+        with _work() as work:
+            left = [task_of(run, self.mode, work / str(n)) for n, run in enumerate(runs)]
+            while left:
+                for outcome in run_process(contender, list(left)):
+                    self._enter(outcome, left.pop(0))
+                if left:
+                    self._enter(Outcome(left[0].contender, left[0].workload, error=ENDED), left[0])
+                    # The others begin again without the one that ended the process.
+                    left = [task for task in left[1:] if task.verify or not self._failed(task)]
 
-    def _take(self, group: list[tuple[plan.Contender, str]], verify: bool) -> None:
-        with tempfile.TemporaryDirectory(prefix="benchmark-", ignore_cleanup_errors=True) as work:
-            tasks = [
-                self._task(contender, workload, verify, Path(work, str(number)))
-                for number, (contender, workload) in enumerate(group)
-            ]
-            waiting = {(task.contender, task.workload): task for task in tasks}
-            for outcome in run_process(group[0][0], tasks):
-                self._enter(outcome, waiting.pop((outcome.contender, outcome.workload)))
-        for (contender, workload), task in waiting.items():
-            error = "the process ended, or was ended, before its result"
-            self._enter(Outcome(contender, workload, error=error), task)
+    def _failed(self, task: Task) -> bool:
+        return self.cells[task.contender, task.workload].checked is False
 
     def _enter(self, outcome: Outcome, task: Task) -> None:
         cell = self.cells[outcome.contender, outcome.workload]
         judge(cell, outcome, task)
         say(describe(cell, outcome, task.verify))
+        shutil.rmtree(task.work, ignore_errors=True)
 
-    def _task(self, contender: plan.Contender, workload: str, verify: bool, work: Path) -> Task:
-        if workload == WORKLOAD_EPOCH:
-            epochs = plan.EPOCHS_OF_ONE_ROW[self.mode]
-            dataset: dict[str, Any] = {"size": {"epochs": epochs, "epoch_rows": 1, "keys": 7}}
-        else:
-            choose = plan.verification_size if verify else plan.size_for
-            known = BY_NAME[workload]
-            prepared = prepare(known, choose(known, contender.tier, self.mode))
-            if contender.environment == "pyflink":
-                prepared = with_csv(prepared)
-            dataset = prepared.to_json()
-        return Task(contender.name, workload, dataset, str(work), verify, time.monotonic())
+
+@contextlib.contextmanager
+def _work() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="benchmark-", ignore_cleanup_errors=True) as work:
+        yield Path(work)
+
+
+def task_of(run: Run, mode: str, work: Path) -> Task:
+    """Return the task of a run, making its input if it is not there."""
+    if run.workload == WORKLOAD_EPOCH:
+        warm, epochs = plan.ONE_ROW[mode]
+        size = {"epochs": warm + epochs, "epoch_rows": 1, "keys": 7, "warm": warm}
+        dataset: dict[str, Any] = {"size": size}
+    else:
+        choose = plan.verification_size if run.verify else plan.size_for
+        known = BY_NAME[run.workload]
+        prepared = prepare(known, choose(known, run.contender.tier, mode))
+        if run.contender.environment == "pyflink":
+            prepared = with_csv(prepared)
+        dataset = prepared.to_json()
+    name = run.contender.name
+    return Task(name, run.workload, dataset, str(work), run.verify, time.monotonic())
 
 
 def judge(cell: Cell, outcome: Outcome, task: Task) -> None:
     """Enter an outcome into its cell: the verdict of a verifying run, or one more time."""
+    if not task.verify and cell.checked is False:
+        return  # The reason that is known stays; a time would be that of a wrong result.
     if outcome.error is not None:
         cell.why = outcome.error
         cell.checked = False if task.verify else cell.checked
@@ -163,7 +187,7 @@ def judge(cell: Cell, outcome: Outcome, task: Task) -> None:
 def describe(cell: Cell, outcome: Outcome, verify: bool) -> str:
     """Return a line about a run."""
     name = f"{cell.workload:9} {cell.contender:26}"
-    if outcome.error is not None or (verify and not cell.checked):
+    if outcome.error is not None or cell.checked is False:
         return f"{name} FAILED: {cell.why}"
     if verify:
         return f"{name} right result in {outcome.total:.0f} s"
@@ -186,21 +210,31 @@ def run_process(contender: plan.Contender, tasks: list[Task]) -> Iterator[Outcom
             env=environments.variables(contender.environment),
             start_new_session=True,
         )
-        limit = threading.Timer(LIMIT_SECONDS, kill, [process])
-        limit.start()
+        limit = limited(process)
         try:
             for line in process.stdout or ():
                 if line.startswith(MARK):
                     outcome = Outcome(**json.loads(line.removeprefix(MARK)))
                     failed += outcome.error is not None
+                    limit.cancel()
                     yield outcome
-            process.wait(EXIT_SECONDS)
+                    limit = limited(process)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(EXIT_SECONDS)
         finally:
             limit.cancel()
             kill(process)
         if process.wait() or failed:
             errors.seek(0)
-            keep_log(f"{contender.name}-{tasks[0].workload}", errors.read())
+            keep_log(f"{contender.environment}-{tasks[0].workload}", errors.read())
+
+
+def limited(process: subprocess.Popen[str]) -> threading.Timer:
+    """End a process after the time that one task may take, unless the timer is cancelled."""
+    timer = threading.Timer(LIMIT_SECONDS, kill, [process])
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def kill(process: subprocess.Popen[str]) -> None:

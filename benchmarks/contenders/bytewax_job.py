@@ -14,8 +14,8 @@ import sys
 from dataclasses import asdict
 from importlib.metadata import version
 
-from benchmarks.contenders.progress import read, steady_part
-from benchmarks.contenders.protocol import Outcome, Task, serve
+from benchmarks.contenders.progress import read
+from benchmarks.contenders.protocol import Outcome, Task, of_marks, serve
 
 SNAPSHOT_SECONDS = "1"
 
@@ -23,7 +23,6 @@ SNAPSHOT_SECONDS = "1"
 def run(task: Task) -> Outcome:
     """Run one workload with as many workers as the contender's name says."""
     workers = int(task.contender.split("-")[1])
-    dataset = task.input
     recovery = str(task.folder("recovery"))
     subprocess.run([sys.executable, "-m", "bytewax.recovery", recovery, str(workers)], check=True)
     command = [sys.executable, "-m", "bytewax.run", "benchmarks.contenders.bytewax_flow:flow"]
@@ -39,13 +38,7 @@ def run(task: Task) -> Outcome:
         msg = f"the workers ended with {codes}"
         raise RuntimeError(msg)
     found, checksum = read(task.folder("marks"))
-    start, end, outputs = steady_part(found, dataset.warm_outputs)
-    outcome = Outcome(task.contender, task.workload, dataset.size.rows)
-    outcome.seconds = end - start
-    outcome.startup = start - task.started
-    outcome.outputs = outputs
-    outcome.checksum = checksum.to_json() if task.verify else None
-    return outcome
+    return of_marks(task, found, checksum)
 
 
 def free_ports(count: int) -> list[int]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.contenders.protocol import Outcome, Task, of_epoch_ends
 from benchmarks.workloads.rows import PARTITIONS
+
+ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+BATCH_ROWS = "65536"
+# With this bound Spark does not add up the size of a batch after every row.
+UNBOUNDED = "2147483647"
+SHUFFLE = {"spark.sql.shuffle.partitions": str(PARTITIONS)}
 
 
 def identity(batches: Any) -> Any:
@@ -19,14 +25,34 @@ def identity(batches: Any) -> Any:
 
 
 @contextmanager
-def same_settings(spark: Any) -> Iterator[None]:
-    """Give Spark the settings that Weir gives its own queries, where Weir is there to know them."""
-    if find_spec("weir") is None:
+def settings(spark: Any, values: Mapping[str, str | None]) -> Iterator[None]:
+    """Give a session these settings, None for Spark's default, and its own back at the end."""
+    before = {key: spark.conf.get(key, None) for key in values}
+    _apply(spark, values)
+    try:
         yield
-        return
+    finally:
+        _apply(spark, before)
+
+
+def _apply(spark: Any, values: Mapping[str, str | None]) -> None:
+    for key, value in values.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
+
+
+@contextmanager
+def same_settings(spark: Any, batch_bytes: str | None = None) -> Iterator[None]:
+    """Give Spark the settings that Weir gives its own queries, with batches of a fixed size.
+
+    Weir chooses the size of its batches from epoch to epoch. A floor has 65,536 rows in each, and
+    bytes as given, None for Spark's default.
+    """
     from weir.spark.session import query_settings
 
-    with query_settings(spark):
+    with query_settings(spark), settings(spark, {ROWS: BATCH_ROWS, BYTES: batch_bytes}):
         yield
 
 
@@ -97,7 +123,6 @@ def run_jvm(spark: Any, task: Task) -> Outcome:
     """
     from pyspark.sql import functions as f
 
-    spark.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
     sums = stream(spark, task).groupBy("key").agg(f.sum("value").alias("total"))
     last: dict[int, int] = {}
 

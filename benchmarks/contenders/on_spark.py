@@ -45,14 +45,16 @@ def run(task: Task) -> Outcome:
 
         return weir_runs.run(spark, task)
     if family == "identity":
-        with floors.same_settings(spark):
+        unbounded = task.contender == "identity-unbounded"
+        with floors.same_settings(spark, floors.UNBOUNDED if unbounded else None):
             return floors.run_identity(spark, task)
     if family == "jvm":
-        with floors.same_settings(spark):
+        with floors.same_settings(spark), floors.settings(spark, floors.SHUFFLE):
             return floors.run_jvm(spark, task)
     from benchmarks.contenders import spark_state
 
-    return spark_state.run(spark, task)
+    with floors.settings(spark, spark_state.SETTINGS):
+        return spark_state.run(spark, task)
 
 
 def versions() -> dict[str, str]:

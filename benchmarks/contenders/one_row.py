@@ -14,12 +14,11 @@ from benchmarks.contenders.protocol import Outcome, Task
 from benchmarks.workloads.catalogue import BY_NAME
 
 SCHEMA = "key bigint, value bigint"
-WARM = 5
 
 
 def write_input(directory: Path, epochs: int) -> None:
-    """Write a file of one row for each epoch, and some for warming up."""
-    for number in range(epochs + WARM):
+    """Write a file of one row for each epoch."""
+    for number in range(epochs):
         table = pa.table({"key": [number % 7], "value": [number]})
         pq.write_table(table, directory / f"{number:05d}.parquet")
 
@@ -27,6 +26,7 @@ def write_input(directory: Path, epochs: int) -> None:
 def run(spark: Any, task: Task) -> Outcome:
     """Measure the time from the end of one epoch to the end of the next."""
     directory = task.folder("rows")
+    warm = task.dataset["size"]["warm"]
     write_input(directory, task.dataset["size"]["epochs"])
     if task.contender.startswith("weir"):
         ends = _weir(spark, task, directory)
@@ -37,7 +37,7 @@ def run(spark: Any, task: Task) -> Outcome:
         ends = _empty(spark, task, directory)
     outcome = Outcome(task.contender, task.workload)
     outcome.startup = ends[0] - task.started
-    outcome.epochs = [after - before for before, after in pairwise(ends)][WARM:]
+    outcome.epochs = [after - before for before, after in pairwise(ends)][warm:]
     outcome.rows = len(outcome.epochs)
     outcome.seconds = sum(outcome.epochs)
     return outcome

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.contenders.progress import steady_part
+from benchmarks.workloads.checksum import Checksum
 from benchmarks.workloads.dataset import Dataset
 
 MARK = "BENCHMARK-RESULT "
@@ -26,7 +28,7 @@ class Task:
     """One run of one contender.
 
     Attributes:
-        dataset: the input; for an epoch of one row its directory and size only.
+        dataset: the input; for epochs of one row their size only.
         verify: compute the checksum of all output instead of dropping it; the time is void.
         started: monotonic time when the runner started the process.
     """
@@ -57,7 +59,8 @@ class Outcome:
     Attributes:
         seconds: of the steady part.
         rows: input rows of the steady part.
-        startup: seconds from the start of the process until the warm-up part was through.
+        startup: seconds until the warm-up part was through, from the start of the process if the
+            task was its first one.
         checksum: of all output, in a verifying run.
         verified: the result of a check of another kind than the checksum, in a verifying run.
         outputs: output rows, where they were counted.
@@ -106,4 +109,17 @@ def of_epoch_ends(task: Task, ends: list[float], warm: int) -> Outcome:
     outcome.rows = task.input.size.rows
     outcome.seconds = ends[-1] - ends[warm - 1]
     outcome.startup = ends[warm - 1] - task.started
+    return outcome
+
+
+def of_marks(task: Task, marks: list[tuple[float, int]], checksum: Checksum) -> Outcome:
+    """Return the outcome of an engine that notes its progress: a checksum, or else times."""
+    dataset = task.input
+    outcome = Outcome(task.contender, task.workload, dataset.size.rows)
+    if task.verify:
+        outcome.checksum = checksum.to_json()
+        return outcome
+    start, end, outcome.outputs = steady_part(marks, dataset.warm_outputs)
+    outcome.seconds = end - start
+    outcome.startup = start - task.started
     return outcome

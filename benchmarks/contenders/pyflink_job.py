@@ -2,6 +2,7 @@
 
 Input is read by Flink's own CSV format in Java, one file and so one split for each partition. The
 contender's name says how Python runs (thread, process) and where state lives (hashmap, rocksdb).
+Every task gets a cluster of its own; the JVM is the same for all of them.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from benchmarks.contenders.flink_api import (
     record,
 )
 from benchmarks.contenders.flink_programs import Passing, build, with_time
-from benchmarks.contenders.progress import read, steady_part
-from benchmarks.contenders.protocol import Outcome, Task, serve
+from benchmarks.contenders.progress import read
+from benchmarks.contenders.protocol import Outcome, Task, of_marks, serve
 from benchmarks.workloads.catalogue import Workload
 from benchmarks.workloads.rows import PARTITIONS, rules
 
@@ -80,13 +81,8 @@ def run(task: Task) -> Outcome:
     with Checkpoints(task.folder("checkpoints")) as checkpoints:
         env.execute("benchmark")
     found, checksum = read(marks)
-    start, end, outputs = steady_part(found, dataset.warm_outputs)
-    outcome = Outcome(task.contender, task.workload, dataset.size.rows)
-    outcome.seconds = end - start
-    outcome.startup = start - task.started
-    outcome.outputs = outputs
+    outcome = of_marks(task, found, checksum)
     outcome.checkpoints = checkpoints.highest
-    outcome.checksum = checksum.to_json() if task.verify else None
     return outcome
 
 

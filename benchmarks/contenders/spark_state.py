@@ -8,15 +8,14 @@ from benchmarks.contenders import floors, pandas_processors, row_processors
 from benchmarks.contenders.protocol import Outcome, Task, of_epoch_ends
 from benchmarks.workloads.catalogue import FLUSH_AT, REGIONS, WIDE
 from benchmarks.workloads.checksum import Checksum, of_rows
-from benchmarks.workloads.rows import PARTITIONS
 
 SETTINGS = {
-    "spark.sql.shuffle.partitions": str(PARTITIONS),
+    **floors.SHUFFLE,
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    floors.ROWS: floors.BATCH_ROWS,
 }
 SCHEMAS = {
     "least": "key bigint, value bigint, least bigint",
@@ -46,9 +45,7 @@ FUNCTIONS = {
 
 
 def run(spark: Any, task: Task) -> Outcome:
-    """Run one workload through one of the interfaces."""
-    for key, value in SETTINGS.items():
-        spark.conf.set(key, value)
+    """Run one workload through one of the interfaces, in a session that has `SETTINGS`."""
     workload = task.input.workload
     frame = floors.stream(spark, task)
     if workload.kind == "timers":

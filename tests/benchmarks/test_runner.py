@@ -1,0 +1,135 @@
+"""Runs are in the right order and share processes, and one that fails costs nobody else."""
+
+import pytest
+from benchmarks.contenders.protocol import WORKLOAD_EPOCH, Outcome, Task
+from benchmarks.runner import ENDED, Runner, task_of
+from benchmarks.schedule import Run, processes
+from benchmarks.workloads.checksum import Checksum
+from benchmarks.workloads.dataset import Dataset
+
+from benchmarks import environments, plan, runner
+
+# ---- the schedule --------------------------------------------------------------------------------
+
+
+def names(runs: list[Run], *, verify: bool) -> list[str]:
+    return [run.contender.name for run in runs if run.verify == verify]
+
+
+def test_a_full_run_has_a_process_for_every_workload_and_environment() -> None:
+    groups = processes("full", plan.pairs("full", set(), set()))
+    keys = [{(run.workload, run.contender.environment) for run in runs} for runs in groups]
+    assert all(len(key) == 1 for key in keys)
+    assert len(set.union(*keys)) == len(groups)
+
+
+def test_contenders_are_verified_first_and_rounds_begin_with_another_one_each() -> None:
+    chosen = plan.pairs("full", {"a-10k"}, {"identity", "weir-hashmap", "weir-rocksdb"})
+    (runs,) = processes("full", chosen)
+    order = ["identity", "weir-hashmap", "weir-rocksdb"]
+    assert [run.verify for run in runs] == [True] * 3 + [False] * 9
+    assert names(runs, verify=True) == order
+    turned = order + order[1:] + order[:1] + order[2:] + order[:2]
+    assert names(runs, verify=False) == turned
+
+
+def test_rounds_depend_on_aims_speed_and_wishes() -> None:
+    fast, slow = plan.CONTENDER["weir-hashmap"], plan.CONTENDER["tws-row"]
+    assert plan.rounds_for("full", fast, "c-sum") == 3
+    assert plan.rounds_for("full", fast, "d") == 2
+    assert plan.rounds_for("full", fast, "d", 5) == 5
+    assert plan.rounds_for("full", slow, "a-100k") == 1
+    assert plan.rounds_for("quick", fast, "c-sum") == 1
+    assert plan.rounds_for("smoke", fast, "c-sum") == 0
+    assert plan.rounds_for("smoke", fast, WORKLOAD_EPOCH) == 1
+
+
+def test_a_quick_run_is_one_process_that_checks_three_results() -> None:
+    (runs,) = processes("quick", plan.pairs("quick", set(), set()))
+    assert [(r.contender.name, r.workload) for r in runs if r.verify] == list(plan.QUICK_CHECKED)
+    assert len(names(runs, verify=False)) == sum(len(w) for w in plan.QUICK_PAIRS.values())
+
+
+def test_epochs_of_one_row_have_those_that_warm_up_and_those_that_count(tmp_path) -> None:
+    task = task_of(Run(plan.CONTENDER["empty-same"], WORKLOAD_EPOCH, False), "full", tmp_path)
+    assert (task.dataset["size"]["warm"], task.dataset["size"]["epochs"]) == (20, 80)
+
+
+# ---- the runner ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def script(monkeypatch, tmp_path):
+    """Replace processes by a function of a task; None means that the process ends there."""
+    asked: list[list[str]] = []
+
+    def install(answer):
+        def run_process(contender, tasks):
+            asked.append([task.contender for task in tasks])
+            for task in tasks:
+                outcome = answer(task)
+                if outcome is None:
+                    return
+                yield outcome
+
+        monkeypatch.setattr(runner, "run_process", run_process)
+        return asked
+
+    monkeypatch.setattr(environments, "try_to_make", lambda name: None)
+    monkeypatch.setattr(
+        runner,
+        "prepare",
+        lambda workload, size: Dataset(workload, size, tmp_path, Checksum(1, 2, 3), 1),
+    )
+    return install
+
+
+def answer_of(task: Task) -> Outcome:
+    outcome = Outcome(task.contender, task.workload, 10, seconds=1.0, startup=2.0, total=3.0)
+    outcome.checksum = task.dataset["expected"] if task.verify else None
+    return outcome
+
+
+def run_all(*contenders: str, finished=lambda: None) -> Runner:
+    found = Runner("full", plan.pairs("full", {"d"}, set(contenders)))
+    found.run(finished)
+    return found
+
+
+def test_pairs_are_verified_and_measured_and_a_start_is_timed(script) -> None:
+    script(answer_of)
+    calls: list[int] = []
+    found = run_all("weir-hashmap", "bytewax-1", finished=lambda: calls.append(1))
+    assert {key: (c.checked, len(c.runs), c.why) for key, c in found.cells.items()} == {
+        ("weir-hashmap", "d"): (True, 2, ""),
+        ("bytewax-1", "d"): (True, 2, ""),
+    }
+    assert found.startups == {"weir-hashmap": 2.0, "bytewax-1": 2.0}
+    assert len(calls) == 2
+
+
+def test_times_behind_a_wrong_result_are_dropped(script) -> None:
+    def wrong(task: Task) -> Outcome:
+        outcome = answer_of(task)
+        outcome.checksum = [0, "", ""] if task.verify else None
+        return outcome
+
+    script(wrong)
+    cell = run_all("weir-hashmap").cells["weir-hashmap", "d"]
+    assert (cell.checked, cell.runs) == (False, [])
+    assert "wrong result" in cell.why
+
+
+def test_a_process_that_ends_costs_one_contender_its_figures_and_no_other(script) -> None:
+    asked = script(lambda task: None if task.contender == "weir-rocksdb" else answer_of(task))
+    cells = run_all("identity", "weir-hashmap", "weir-rocksdb").cells
+    assert cells["weir-rocksdb", "d"].why == ENDED
+    assert [len(cells[name, "d"].runs) for name in ("identity", "weir-hashmap")] == [2, 2]
+    assert "weir-rocksdb" not in asked[-1]
+
+
+def test_an_environment_that_cannot_be_made_is_a_reason(script, monkeypatch) -> None:
+    asked = script(answer_of)
+    monkeypatch.setattr(environments, "try_to_make", lambda name: f"no {name}")
+    assert run_all("bytewax-1").cells["bytewax-1", "d"].why == "no bytewax"
+    assert asked == []

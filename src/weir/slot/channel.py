@@ -29,6 +29,10 @@ class Channel:
         self._token = token
         self._client = flight.connect(location)
 
+    def has(self, token: bytes) -> bool:
+        """Tell whether calls carry this token."""
+        return self._token == token
+
     def call(self, action: str, body: bytes = b"", timeout_s: float = 30.0) -> bytes:
         """Perform an action and return its answer."""
         options = flight.FlightCallOptions(timeout=timeout_s)

@@ -192,6 +192,12 @@ class Attempt:
             writer = writer.trigger(processingTime=interval)
         with query_settings(job.spark):
             self._query = writer.start()
+            # The query has its own copy of the settings by now, but its sources read the session's.
+            while self._query.isActive and self._is_initializing():
+                self._stop.wait(_TICK_S / 4)
+
+    def _is_initializing(self) -> bool:
+        return str(self._query.status["message"]).startswith("Initializing")
 
     def _on_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Spark's callback: one batch is one epoch."""

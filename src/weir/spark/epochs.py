@@ -6,10 +6,24 @@ an optimiser that drops a partition would drop records with it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import msgspec
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import _to_seq
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StructField,
+    StructType,
+)
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
 from weir.errors import WeirError
 from weir.graph.plan import JobPlan
@@ -17,13 +31,26 @@ from weir.runtime.frame import REPORT_EDGE, unpack_report
 from weir.runtime.subtask import EpochInfo
 from weir.slot.messages import EpochCall
 from weir.slot.spawn import Contact
+from weir.spark.batches import SAFE, BatchLimits, fixed_width, limits
 from weir.spark.salts import salts
 from weir.spark.worker import (
     CONTROL_ROW,
-    FRAME_DDL,
+    EPOCH_PROPERTY,
     PipeTask,
     SourceColumns,
     SourceTask,
+)
+
+_QUERY = "spark.sql.execution.id"
+_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_FRAME_TYPE = StructType(
+    [
+        StructField("salt", IntegerType()),
+        StructField("edge", IntegerType()),
+        StructField("origin", LongType()),
+        StructField("payload", BinaryType()),
+    ]
 )
 
 
@@ -49,45 +76,61 @@ class EpochRunner:
     """Runs epochs of one attempt; not thread-safe, the caller serialises epochs."""
 
     def __init__(self, spec: EpochSpec, spark: SparkSession) -> None:
-        """Prepare the control rows that reach every subtask without input."""
+        """Take what all epochs share; stages are made when they are first needed."""
         self._spec = spec
         self._spark = spark
-        self._controls: dict[tuple[int, int], DataFrame] = {}
+        # A query has one session of its own; every batch brings another Python object for it.
+        self._query: SparkSession | None = None
+        self._controls: dict[tuple[SparkSession, int], DataFrame] = {}
+        self._source: Column | None = None
+        self._fixed: float | None = None
+        self._width: float | None = None
+        self._pipes: dict[int, Column] = {}
+        self._schema = spark._jsparkSession.parseDataType(_FRAME_TYPE.json())
+        self._salt = _to_seq(spark.sparkContext, [F.col("salt")._jc])
 
     def run(self, batch: DataFrame | None, info: EpochInfo, directory: str) -> list[dict[str, Any]]:
         """Run an epoch over a batch (None: no input, only control rows); return the reports."""
-        spec = self._spec
-        widths = spec.plan.level_parallelism
-        session = self._spark if batch is None else batch.sparkSession
-        if batch is None:
-            frames = self._control_rows(session, widths[1])
-        else:
-            task = SourceTask(
-                spec.plan_id,
-                spec.plan_bytes,
-                spec.columns,
-                salts(widths[1]),
-                info.checkpoint_id,
-                spec.attempt,
-                spec.job_id,
-                spec.contact,
-            )
-            frames = batch.mapInArrow(task, FRAME_DDL)
-        for level in range(1, len(widths)):
-            frames = self._level(session, frames, level, info, directory)
-        rows = frames.collect()
+        widths = self._spec.plan.level_parallelism
+        session = self._session(batch)
+        with self._tasks_know(self._call(info, directory)):
+            if batch is None:
+                frames = self._control_rows(session, widths[1])
+            else:
+                frames = self._level_zero(session, batch)
+            for level in range(1, len(widths)):
+                frames = self._level(session, frames, level)
+            rows = frames.rdd.collect()
         return self._reports(rows, info)
 
-    def _level(
-        self, session: SparkSession, frames: DataFrame, level: int, info: EpochInfo, directory: str
-    ) -> DataFrame:
-        spec = self._spec
-        widths = spec.plan.level_parallelism
-        width = widths[level]
-        following = salts(widths[level + 1]) if level + 1 < len(widths) else ()
+    @contextmanager
+    def _tasks_know(self, call: str) -> Iterator[None]:
+        """Tell the tasks of this thread's jobs about the epoch.
+
+        And take these jobs out of the query that Spark is running: the stages of one query share
+        their settings, those of separate ones have those of the time when they were made.
+        """
+        context = self._spark.sparkContext
+        query = context.getLocalProperty(_QUERY)
+        context.setLocalProperty(EPOCH_PROPERTY, call)
+        context.setLocalProperty(_QUERY, None)  # type: ignore[arg-type]
+        try:
+            yield
+        finally:
+            context.setLocalProperty(_QUERY, query)  # type: ignore[arg-type]
+            context.setLocalProperty(EPOCH_PROPERTY, None)  # type: ignore[arg-type]
+
+    def _session(self, batch: DataFrame | None) -> SparkSession:
+        if batch is None:
+            return self._spark
+        if self._query is None:
+            self._query = batch.sparkSession
+        return self._query
+
+    def _call(self, info: EpochInfo, directory: str) -> str:
         call = EpochCall(
-            spec.attempt,
-            level,
+            self._spec.attempt,
+            0,
             info.epoch,
             info.checkpoint_id,
             info.checkpoint_timestamp_ms,
@@ -98,17 +141,56 @@ class EpochRunner:
             info.native,
             info.overtaking,
         )
-        shuffled = frames.repartition(width, "salt")
+        return msgspec.json.encode(call).decode()
+
+    def _level_zero(self, session: SparkSession, batch: DataFrame) -> DataFrame:
+        """Return the frames of a batch; they are planned on their own, with their own limits."""
+        if self._source is None:
+            self._source = self._source_stage(batch)
+        stage = _stage(batch, self._source)
+        self._limit(session, limits(self._width if self._fixed is None else self._fixed))
+        rows = stage._jdf.queryExecution().toRdd()
+        self._limit(session, SAFE)
+        frames = session._jsparkSession.internalCreateDataFrame(rows, self._schema, False)
+        return DataFrame(frames, session)
+
+    @staticmethod
+    def _limit(session: SparkSession, chosen: BatchLimits) -> None:
+        session.conf.set(_ROWS, str(chosen.rows))
+        session.conf.set(_BYTES, str(chosen.bytes))
+
+    def _source_stage(self, batch: DataFrame) -> Column:
+        spec = self._spec
+        self._fixed = fixed_width(batch.schema)
+        task = SourceTask(
+            spec.plan_id,
+            spec.plan_bytes,
+            spec.columns,
+            salts(spec.plan.level_parallelism[1]),
+            spec.attempt,
+            spec.job_id,
+            spec.contact,
+        )
+        return _python(task, batch.columns)
+
+    def _level(self, session: SparkSession, frames: DataFrame, level: int) -> DataFrame:
+        spec = self._spec
+        widths = spec.plan.level_parallelism
+        width = widths[level]
+        shuffled = DataFrame(frames._jdf.repartition(width, self._salt), session)
         if spec.anchored:
             anchor = self._control_rows(session, width)
             # Twice, so that the cached rows' location outvotes that of the shuffled ones.
             shuffled = anchor.union(anchor.where("edge = 0")).union(shuffled)
-        pipe = PipeTask(call, spec.job_id, salts(width), following, spec.contact)
-        return shuffled.mapInArrow(pipe, FRAME_DDL)
+        if level not in self._pipes:
+            following = salts(widths[level + 1]) if level + 1 < len(widths) else ()
+            pipe = PipeTask(level, spec.job_id, salts(width), following, spec.contact)
+            self._pipes[level] = _python(pipe, _FRAME_TYPE.names)
+        return _stage(shuffled, self._pipes[level])
 
     def _control_rows(self, session: SparkSession, width: int) -> DataFrame:
         """Return one row per subtask; cached on clusters, where it decides who runs where."""
-        key = (id(session), width)
+        key = (session, width)
         frame = self._controls.get(key)
         if frame is None:
             # Made by the JVM alone: rows from Python would need a Python stage of their own.
@@ -130,7 +212,9 @@ class EpochRunner:
         return frame
 
     def _reports(self, rows: list[Any], info: EpochInfo) -> list[dict[str, Any]]:
-        reports = [unpack_report(bytes(r.payload)) for r in rows if r.edge == REPORT_EDGE]
+        received = [unpack_report(bytes(r.payload)) for r in rows if r.edge == REPORT_EDGE]
+        reports = [report for report in received if report["level"]]
+        self._note_width([report["read"] for report in received if not report["level"]])
         seen = {(r["level"], r["subtask"]) for r in reports}
         widths = self._spec.plan.level_parallelism
         expected = {(n, i) for n in range(1, len(widths)) for i in range(widths[n])}
@@ -143,8 +227,25 @@ class EpochRunner:
             raise EpochError(msg)
         return sorted(reports, key=lambda r: (r["level"], r["subtask"]))
 
+    def _note_width(self, read: list[tuple[int, int]]) -> None:
+        rows, size = (sum(column) for column in zip(*read, strict=True)) if read else (0, 0)
+        if rows:
+            self._width = size / rows
+
     def close(self) -> None:
         """Free the cached control rows."""
         for frame in self._controls.values():
             frame.unpersist()
         self._controls.clear()
+
+
+def _python(task: Any, names: list[str]) -> Column:
+    """Return a stage of Python over whole partitions, to be used in any number of epochs."""
+    kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    stage = UserDefinedFunction(task, _FRAME_TYPE, name=type(task).__name__, evalType=kind)
+    return stage(*(F.col("`" + name.replace("`", "``") + "`") for name in names))
+
+
+def _stage(frame: DataFrame, python: Column) -> DataFrame:
+    """Return `frame.mapInArrow(…)`, without making the stage and asking for the columns again."""
+    return DataFrame(frame._jdf.mapInArrow(python._jc, False, None), frame.sparkSession)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import site
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from weir.errors import JobExecutionError
+from weir.errors import JobExecutionError, UsageError
+from weir.spark.batches import SAFE
 
 _FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -22,12 +26,15 @@ _QUERY_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
     "spark.sql.streaming.minBatchesToRetain": "1000",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(SAFE.rows),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(SAFE.bytes),
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
 _NEW_SESSION_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stopTimeout": "30s",
+    # Over TCP every small exchange with a Python worker waits 40 ms for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
     # Cached control rows decide where a subtask runs; shuffle sizes must not outvote them.
     "spark.shuffle.reduceLocality.enabled": "false",
 }
@@ -44,7 +51,14 @@ def get_spark(app_name: str = "weir") -> SparkSession:
 
     Raises:
         JobExecutionError: Spark does not start.
+        UsageError: the threads of this program share those of Spark.
     """
+    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
+        msg = (
+            "PYSPARK_PIN_THREAD is off: unset it, since Weir tells the jobs of a Spark thread "
+            "their epoch, and every thread of the program needs one of its own for that"
+        )
+        raise UsageError(msg)
     use_running_python()
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -56,6 +70,7 @@ def get_spark(app_name: str = "weir") -> SparkSession:
     if master is not None:
         builder = builder.master(master)
     if master is not None and master.startswith("local["):
+        builder = builder.config("spark.python.unix.domain.socket.dir", _socket_dir())
         # Only here are the workers sure to find the module before any code was shipped to them.
         _let_workers_find_weir()
         builder = builder.config("spark.python.daemon.module", "weir.spark.daemon")
@@ -72,6 +87,13 @@ def get_spark(app_name: str = "weir") -> SparkSession:
         reason = str(error).strip().partition("\n")[0]
         msg = f"Spark did not start ({reason}): run 'weir doctor' to see what is missing"
         raise JobExecutionError(msg) from error
+
+
+def _socket_dir() -> str:
+    """Return a place for Spark's sockets, which Spark itself would leave behind in /tmp."""
+    directory = tempfile.mkdtemp(prefix="weir-spark-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 def _let_workers_find_weir() -> None:

@@ -26,10 +26,14 @@ from weir.failpoint import reach
 from weir.graph.plan import JobPlan
 from weir.runtime.frame import (
     FRAME_SCHEMA,
+    REPORT_EDGE,
     Chunk,
     ColumnChunk,
+    Frame,
     frames_to_batch,
     load_program,
+    origin,
+    pack_report,
 )
 from weir.runtime.operator import TaskFacts
 from weir.runtime.source_side import SourceSide
@@ -39,10 +43,13 @@ from weir.slot.service import failure_message
 from weir.slot.spawn import Contact, start_slot
 from weir.spark.spool import expand_ranges
 
-FRAME_DDL = "salt int, edge int, origin bigint, payload binary"
 CONTROL_ROW = -2
+EPOCH_PROPERTY = "weir.epoch"
+_CHANNELS_MAX = 64
 log = logging.getLogger("weir.worker")
 _plans: dict[str, JobPlan] = {}
+_channels: dict[str, Channel] = {}
+_slots: dict[tuple[str, int, int], str] = {}
 
 
 @dataclass(frozen=True)
@@ -60,15 +67,31 @@ class SourceColumns:
     column: str | None
 
 
+def _epoch() -> EpochCall:
+    """Return what the driver told the tasks of this epoch.
+
+    The tasks themselves stay the same from epoch to epoch, so that nothing has to be pickled and
+    analysed again.
+    """
+    return msgspec.json.decode(_task().getLocalProperty(EPOCH_PROPERTY) or "", type=EpochCall)
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    if task is None:
+        msg = "no Spark task is running here"
+        raise RuntimeError(msg)
+    return task
+
+
 @dataclass(frozen=True)
 class SourceTask:
-    """Level 0 of one epoch."""
+    """Level 0 of the epochs of one attempt."""
 
     plan_id: str
     plan: bytes
     sources: tuple[SourceColumns, ...]
     salts: tuple[int, ...]
-    barrier: int | None
     attempt: int
     job_id: str
     contact: Contact
@@ -83,7 +106,7 @@ class SourceTask:
 
     def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan = load_plan(self.plan_id, self.plan)
-        partition = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        partition = _task().partitionId()
         facts = TaskFacts(
             job_id=self.job_id,
             job_name=plan.job_name,
@@ -94,15 +117,19 @@ class SourceTask:
         )
         side = SourceSide(plan, facts)
         salt = self.salts.__getitem__
+        rows = size = 0
         for batch in batches:
             reach("worker.source")
+            rows += batch.num_rows
+            size += batch.nbytes
             self._feed(side, batch)
             frames = side.take_frames()
             if frames:
                 yield frames_to_batch(frames, salt)
-        last = [*side.take_frames(), *side.finish(self.barrier)]
-        if last:
-            yield frames_to_batch(last, salt)
+        barrier = _epoch().checkpoint_id
+        report = pack_report(source_report(partition, rows, size))
+        told = Frame(0, REPORT_EDGE, origin(partition, 0), report)
+        yield frames_to_batch([*side.take_frames(), *side.finish(barrier), told], salt)
 
     def _feed(self, side: SourceSide, batch: pa.RecordBatch) -> None:
         for source in self.sources:
@@ -149,11 +176,16 @@ def load_plan(plan_id: str, data: bytes) -> JobPlan:
     return plan
 
 
+def source_report(partition: int, rows: int, size: int) -> dict[str, Any]:
+    """Return what a partition of level 0 tells the driver."""
+    return {"level": 0, "subtask": partition, "rows": [], "read": (rows, size)}
+
+
 @dataclass(frozen=True)
 class PipeTask:
-    """One level of one epoch: stream the partition to its slot and the slot's output back."""
+    """One level in the epochs of one attempt: the partition to its slot, its output back."""
 
-    call: EpochCall
+    level: int
     job_id: str
     salts: tuple[int, ...]
     next_salts: tuple[int, ...]
@@ -161,22 +193,24 @@ class PipeTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run inside `mapInArrow`."""
-        subtask = TaskContext.get().partitionId()  # type: ignore[union-attr]
-        driver = Channel(self.contact.location, self.contact.token)
-        channel = Channel(self._locate(driver, subtask), self.contact.token)
+        subtask = _task().partitionId()
+        call = msgspec.structs.replace(_epoch(), level=self.level)
         table = np.array(self.next_salts or (0,), np.int32)
+        whole = False
         try:
-            for batch in channel.exchange(self.call, self._frames(batches, subtask)):
+            channel = connected(self._locate(call.attempt, subtask), self.contact.token)
+            for batch in channel.exchange(call, self._frames(batches, subtask)):
                 targets = batch.column(0).to_numpy()
                 salts = pa.array(table[targets] if len(self.next_salts) else targets)
                 yield pa.RecordBatch.from_arrays([salts, *batch.columns[1:]], schema=FRAME_SCHEMA)
+            whole = True
         except ChannelError as error:
-            lost = SlotFailure(self.call.attempt, subtask, "SlotLost", str(error))
+            lost = SlotFailure(call.attempt, subtask, "SlotLost", str(error))
             report_failure(self.contact, lost)
             raise
         finally:
-            channel.close()
-            driver.close()
+            if not whole:
+                forget_connections()
 
     def _frames(self, batches: Iterable[pa.RecordBatch], subtask: int) -> Iterator[pa.RecordBatch]:
         expected = self.salts[subtask]
@@ -194,8 +228,16 @@ class PipeTask:
             reach("worker.pipe")
             yield batch
 
-    def _locate(self, driver: Channel, subtask: int) -> str:
-        body = msgspec.msgpack.encode((self.call.attempt, subtask))
+    def _locate(self, attempt: int, subtask: int) -> str:
+        """Ask where a slot is; within an attempt it stays there."""
+        place = (self.job_id, attempt, subtask)
+        if place not in _slots:
+            _slots[place] = self._ask(attempt, subtask)
+        return _slots[place]
+
+    def _ask(self, attempt: int, subtask: int) -> str:
+        driver = connected(self.contact.location, self.contact.token)
+        body = msgspec.msgpack.encode((attempt, subtask))
         host = host_name(self.contact)
         while True:
             answer = driver.call("locate", body, timeout_s=60.0)
@@ -203,10 +245,28 @@ class PipeTask:
             if status == "ready":
                 return str(unix if slot_host == host or not tcp else tcp)
             if status == "start":
-                start_slot(self.contact, self.call.attempt, subtask, host)
+                start_slot(self.contact, attempt, subtask, host)
             elif status != "wait":
                 msg = f"slot {subtask}: {status} ({message})"
                 raise ChannelError(msg)
+
+
+def connected(location: str, token: bytes) -> Channel:
+    """Return a connection of this process, kept from epoch to epoch."""
+    channel = _channels.get(location)
+    if channel is None or not channel.has(token):
+        if len(_channels) >= _CHANNELS_MAX:
+            forget_connections()
+        channel = _channels[location] = Channel(location, token)
+    return channel
+
+
+def forget_connections() -> None:
+    """Close all connections: one of them broke off, or has answers that nobody read."""
+    for channel in _channels.values():
+        channel.close()
+    _channels.clear()
+    _slots.clear()
 
 
 def host_name(contact: Contact) -> str:

@@ -87,9 +87,21 @@ class Grouped:
     def of(cls, codes: Array, keys: int) -> Grouped:
         """Group rows by the number of their key."""
         counts = np.bincount(codes, minlength=keys)
-        order = np.argsort(codes, kind="stable")
+        order = stable_order(codes, keys)
         starts = np.cumsum(counts) - counts
         return cls(codes, counts, order, starts, order[starts])
+
+
+def stable_order(codes: Array, count: int) -> Array:
+    """Return the order that sorts numbers below `count`, equal ones as they come.
+
+    numpy sorts 16-bit numbers by their digits, several times faster than wider ones.
+    """
+    order: Array = np.argsort((codes & 0xFFFF).astype(np.uint16), kind="stable")
+    for shift in range(16, max(count - 1, 0).bit_length(), 16):
+        digit = ((codes >> shift) & 0xFFFF).astype(np.uint16)
+        order = order[np.argsort(digit[order], kind="stable")]
+    return order
 
 
 def encode_keys(column: pa.Array) -> tuple[Array, list[Any]]:

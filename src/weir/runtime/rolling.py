@@ -104,9 +104,8 @@ class SlotAggregate(SlotReduce):
         owners = given.groups[rows.first].tolist()
         records = self._results(keys, owners)
         known = np.array([record is not None for record in records])
-        before = np.array(
-            [0 if r is None else get_field(r, field) for r in records], dtype=values.dtype
-        )
+        so_far = [0 if r is None else r[field] for r in records]
+        before = np.array(so_far, dtype=values.dtype)
         results = running(self._op, rows, values, before, known)
         if results is None or not fits(results, batch.column(field).type):
             return False
@@ -137,10 +136,11 @@ class SlotAggregate(SlotReduce):
     ) -> None:
         current = self.backend.current  # type: ignore[union-attr]
         update = self._state.update
+        replace = _replace_in_tuple if type(kept[0]) is tuple else with_field
         for k, g, record, result in zip(keys, owners, kept, last, strict=True):
             current.key = k
             current.group = g
-            update(with_field(record, field, result))
+            update(replace(record, field, result))
 
 
 def _with_results(
@@ -194,6 +194,10 @@ def get_field(record: Any, field: int | str) -> Any:
         return record
     msg = f"field {field!r} of a {type(record).__name__} is not defined: expected a tuple or Row"
     raise UsageError(msg)
+
+
+def _replace_in_tuple(record: Any, field: int, value: Any) -> Any:
+    return (*record[:field], value, *record[field + 1 :])
 
 
 def with_field(record: Any, field: int | str, value: Any) -> Any:

@@ -25,10 +25,10 @@ lint: setup ## check style and formatting
 type: setup ## check types
 	@$(PY) -m mypy
 
-bench: setup ## measure Weir and its peers, for hours (ARGS="--only a" selects)
+bench: setup ## measure Weir and its peers, about an hour (ARGS="--only a" selects)
 	@$(WITH_JAVA) $(PY) -m benchmarks $(ARGS)
 
-bench-quick: setup ## measure Weir and the floors, for minutes
+bench-quick: setup ## measure Weir and the floors, a few minutes
 	@$(WITH_JAVA) $(PY) -m benchmarks --quick --output benchmarks/.data $(ARGS)
 
 all: lint type test ## what CI runs

@@ -25,7 +25,7 @@ lint: setup ## check style and formatting
 type: setup ## check types
 	@$(PY) -m mypy
 
-bench: setup ## measure Weir and its peers, about an hour (ARGS="--only a" selects)
+bench: setup ## measure Weir and its peers, an hour or two (ARGS="--only a" selects)
 	@$(WITH_JAVA) $(PY) -m benchmarks $(ARGS)
 
 bench-quick: setup ## measure Weir and the floors, a few minutes

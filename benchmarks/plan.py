@@ -1,7 +1,7 @@
 """Who runs what, and how much of it: the table of contenders and workloads, complete.
 
 For every pair there is either a size or a reason why there is none. Slow contenders get fewer rows,
-from the beginning of the same input; sizes and rounds aim at less than an hour for everything.
+from the beginning of the same input; sizes are such that a run takes a minute at most.
 """
 
 from __future__ import annotations

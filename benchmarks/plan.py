@@ -18,8 +18,8 @@ SMOKE_KEYS = 1_000
 ONE_ROW = {"full": (20, 60), "quick": (10, 15), "smoke": (2, 5)}
 # Epochs, rows in each, whether the state of millions of keys can be filled within minutes.
 TIERS = {
-    "fast": (6, 1_000_000, True),
-    "medium": (5, 500_000, True),
+    "fast": (5, 1_000_000, True),
+    "medium": (4, 500_000, True),
     "batch": (2, 150_000, False),
     "slow batch": (2, 100_000, False),
     "slow": (3, 100_000, False),
@@ -27,9 +27,11 @@ TIERS = {
 }
 EVERY_ROUND = {"fast", "medium"}
 # More rounds where an aim depends on the figures.
-ROUNDS = 2
+ROUNDS = 1
 ROUNDS_FOR_AIMS = 3
-AIMED_AT = {"a-100k", "a-10k", "a-5m", "c-sum", WORKLOAD_EPOCH}
+AIMED_AT = {"a-100k", "a-10k", "c-sum", WORKLOAD_EPOCH}
+# Whose results are checked on the whole input; those of others on its beginning.
+CHECKED_WHOLE = {"weir-hashmap", "weir-rocksdb", "bytewax-2"}
 QUICK = (3, 500_000)
 SMOKE = (3, 5_000)
 # What two minutes are enough for: every letter in Weir, and a floor for each shape of rows.
@@ -44,7 +46,7 @@ QUICK_PAIRS = {
 # One of each kind of program: functions with state, a declarative aggregate, timers.
 QUICK_CHECKED = (("weir-hashmap", "a-100k"), ("weir-hashmap", "c-sum"), ("weir-hashmap", "h"))
 # Whose start is timed: one contender of each environment.
-STARTERS = ("weir-hashmap", "bytewax-1", "tws-row", "pyflink-thread-hashmap")
+STARTERS = ("weir-hashmap", "bytewax-2", "tws-row", "pyflink-thread-hashmap")
 STARTER_WORKLOAD = "a-1k"
 
 GROWTH = "measures how Weir's cost grows with the keys"
@@ -54,6 +56,8 @@ BROADCAST = "has no broadcast state"
 VARIANT = "a variant of Weir, for the workloads where it matters"
 FLOOR = "a floor for declarative aggregates only"
 EPOCHS = "not driven by epochs of a Spark query"
+KINDS = "the kinds of state that differ in RocksDB"
+CORES = "one core, for comparison"
 MODE = "measured where the kind of state or the mode matters"
 UNBOUNDED = "a floor for comparison, for one workload of each shape of rows"
 
@@ -95,12 +99,14 @@ def _weir(name: str, title: str, only: tuple[tuple[str, ...], str] | None = None
     return Contender(name, title, "weir", "benchmarks.contenders.on_spark", "fast", refuses, only)
 
 
-def _spark(name: str, title: str, tier: str, **refuses: str) -> Contender:
+def _spark(
+    name: str, title: str, tier: str, only: tuple[str, ...] = (), **refuses: str
+) -> Contender:
     reasons = {"a-10k": GROWTH, "c-sum": SUM, "e": BROADCAST, WORKLOAD_EPOCH: GROWTH}
     reasons[WORKLOAD_EPOCH] = "measured against an empty Python stage instead"
-    return Contender(
-        name, title, "spark", "benchmarks.contenders.on_spark", tier, reasons | refuses
-    )
+    module = "benchmarks.contenders.on_spark"
+    where = (only, MODE) if only else None
+    return Contender(name, title, "spark", module, tier, reasons | refuses, where)
 
 
 def _pyflink(mode: str, backend: str, tier: str, *, everywhere: bool = False) -> Contender:
@@ -111,7 +117,7 @@ def _pyflink(mode: str, backend: str, tier: str, *, everywhere: bool = False) ->
         "benchmarks.contenders.pyflink_job",
         tier,
         {"a-10k": GROWTH, WORKLOAD_EPOCH: EPOCHS},
-        None if everywhere else (("a-100k", "b", "d"), MODE),
+        None if everywhere else (("a-100k", "d"), MODE),
     )
 
 
@@ -122,7 +128,8 @@ def _bytewax(workers: int) -> Contender:
         "bytewax",
         "benchmarks.contenders.bytewax_job",
         "medium",
-        {"a-10k": GROWTH, "c-sum": SUM, "e": BROADCAST, WORKLOAD_EPOCH: EPOCHS},
+        {"a-10k": GROWTH, "a-5m": GROWTH, "c-sum": SUM, "e": BROADCAST, WORKLOAD_EPOCH: EPOCHS},
+        (("a-100k",), CORES) if workers == 1 else None,
     )
 
 
@@ -151,18 +158,18 @@ CONTENDERS = (
     ),
     _floor("jvm", "floor: Spark's JVM aggregation", (("c-reduce", "c-sum"), FLOOR)),
     _weir("weir-hashmap", "Weir, hashmap"),
-    _weir("weir-rocksdb", "Weir, RocksDB"),
+    _weir("weir-rocksdb", "Weir, RocksDB", (("a-100k", "a-1k", "a-5m", "b", "d", "g"), KINDS)),
     _weir(
         "weir-hashmap-incremental",
         "Weir, hashmap, incremental checkpoints",
-        (("a-100k", "a-5m", "b"), VARIANT),
+        (("a-100k", "a-10k", "a-5m"), VARIANT),
     ),
     _weir(
         "weir-hashmap-unchecked",
         "Weir, hashmap, no checkpoints",
         (("a-100k", "a-10k", "a-5m", "c-sum"), VARIANT),
     ),
-    _weir("weir-rocksdb-unchecked", "Weir, RocksDB, no checkpoints", (("a-100k", "a-5m"), VARIANT)),
+    _weir("weir-rocksdb-unchecked", "Weir, RocksDB, no checkpoints", (("a-100k",), VARIANT)),
     _weir(
         "weir-hashmap-function",
         "Weir, hashmap, key by a function",
@@ -171,15 +178,13 @@ CONTENDERS = (
     _bytewax(1),
     _bytewax(2),
     _spark("tws-row", "Spark transformWithState (Row)", "batch"),
-    _spark("tws-pandas", "Spark transformWithStateInPandas", "slow batch"),
     _spark(
-        "apply",
-        "Spark applyInPandasWithState",
+        "tws-pandas",
+        "Spark transformWithStateInPandas",
         "slow batch",
-        b="has one value for each key; a map in it would be rewritten whole for each user",
-        f="Spark allows no second one behind it in this output mode",
-        h="has one timeout for each key, not timers",
+        ("a-100k", "c-reduce", "d", "g"),
     ),
+    _spark("apply", "Spark applyInPandasWithState", "slow batch", ("a-100k", "c-reduce", "d", "g")),
     _pyflink("thread", "hashmap", "slow", everywhere=True),
     _pyflink("thread", "rocksdb", "slow"),
     _pyflink("process", "hashmap", "slowest"),
@@ -214,10 +219,10 @@ def size_for(workload: Workload, tier: str, mode: str) -> Size:
     return Size(epochs + prefill, rows, workload.keys, 1 + prefill)
 
 
-def verification_size(workload: Workload, tier: str, mode: str) -> Size:
-    """Return the size of the verifying run: the measured one, unless the contender is slow."""
-    whole = mode == "full" and tier in EVERY_ROUND
-    return size_for(workload, tier, "full" if whole else "smoke")
+def verification_size(workload: Workload, contender: Contender, mode: str) -> Size:
+    """Return the size of the verifying run: the measured one for some, else that of a smoke run."""
+    whole = mode == "full" and contender.name in CHECKED_WHOLE
+    return size_for(workload, contender.tier, "full" if whole else "smoke")
 
 
 def is_checked(mode: str, contender: str, workload: str) -> bool:

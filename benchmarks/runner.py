@@ -148,12 +148,14 @@ def task_of(run: Run, mode: str, work: Path) -> Task:
     """Return the task of a run, making its input if it is not there."""
     if run.workload == WORKLOAD_EPOCH:
         warm, epochs = plan.ONE_ROW[mode]
-        size = {"epochs": warm + epochs, "epoch_rows": 1, "keys": 7, "warm": warm}
-        dataset: dict[str, Any] = {"size": size}
+        rows = {"epochs": warm + epochs, "epoch_rows": 1, "keys": 7, "warm": warm}
+        dataset: dict[str, Any] = {"size": rows}
     else:
-        choose = plan.verification_size if run.verify else plan.size_for
         known = BY_NAME[run.workload]
-        prepared = prepare(known, choose(known, run.contender.tier, mode))
+        size = plan.size_for(known, run.contender.tier, mode)
+        if run.verify:
+            size = plan.verification_size(known, run.contender, mode)
+        prepared = prepare(known, size)
         if run.contender.environment == "pyflink":
             prepared = with_csv(prepared)
         dataset = prepared.to_json()

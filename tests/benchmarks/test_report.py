@@ -69,16 +69,16 @@ def test_every_contender_does_every_workload_or_says_why_not() -> None:
     assert done == set(plan.WORKLOADS)
     for workload in ALL:
         names = {c.name for c in plan.CONTENDERS if c.refusal(workload.name) is None}
-        assert {"identity", "weir-hashmap", "weir-rocksdb"} <= names
+        assert {"identity", "weir-hashmap"} <= names
 
 
 def test_all_eight_kinds_of_work_are_there_and_peers_do_what_they_can() -> None:
     assert {workload.letter for workload in ALL} == set("abcdefgh")
     does = {c.name: {w.letter for w in ALL if c.refusal(w.name) is None} for c in plan.CONTENDERS}
     assert does["pyflink-thread-hashmap"] == set("abcdefgh")
-    assert does["pyflink-thread-rocksdb"] == does["pyflink-process-rocksdb"] == set("abd")
-    assert does["tws-row"] == does["tws-pandas"] == does["bytewax-2"] == set("abcdfgh")
-    assert does["apply"] == set("acdg")
+    assert does["pyflink-thread-rocksdb"] == does["pyflink-process-rocksdb"] == set("ad")
+    assert does["tws-row"] == does["bytewax-2"] == set("abcdfgh")
+    assert does["tws-pandas"] == does["apply"] == set("acdg")
 
 
 def test_a_quick_run_is_weir_and_the_floors() -> None:
@@ -166,10 +166,12 @@ def test_aims_are_met_or_not_by_the_figures() -> None:
         "met",
         "not met",
         "met",
+        "not measured",
+        "not measured",
         "for comparison",
         "for comparison",
     ]
-    assert [aim.limit for aim in AIMS[-3:]] == ["at most 1.5", "", ""]
+    assert [aim.limit for aim in AIMS[-5:]] == ["at most 1.5", "", "", "", ""]
 
 
 def test_a_time_without_a_check_counts_only_where_none_was_planned() -> None:
@@ -201,7 +203,7 @@ def test_the_page_holds_every_figure_and_every_reason() -> None:
     for wanted in ("python -m benchmarks", "800,000", "0.80", "not met", "has no broadcast state"):
         assert wanted in page
     assert "| Weir, hashmap | 6.2 |" in page
-    assert "| all but a-100k, b, d | PyFlink, thread mode, rocksdb |" in page
+    assert "| all but a-100k, d | PyFlink, thread mode, rocksdb |" in page
     assert "not complete" not in page
     assert "no time: wrong result: checksum 1 / 2" in page
     for line in page.splitlines():

@@ -19,7 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import chart, environments, plan, report
-from benchmarks.runner import Runner, say
+from benchmarks.aims import Cells
+from benchmarks.contenders.protocol import Outcome
+from benchmarks.runner import Cell, Runner, say
 
 
 def arguments() -> argparse.Namespace:
@@ -32,6 +34,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--contenders", default="", help="names of contenders")
     parser.add_argument("--rounds", type=int, default=None, help="instead of the planned number")
     parser.add_argument("--output", type=Path, default=environments.HERE)
+    parser.add_argument("--add", action="store_true", help="keep what the output has of others")
+    parser.add_argument("--pages", type=Path, help="only write the pages of these results.json")
     parser.set_defaults(mode="full")
     return parser.parse_args()
 
@@ -72,11 +76,16 @@ def machine() -> dict[str, str]:
 def main() -> int:
     """Run, write, and say whether every result that was checked was right."""
     options = arguments()
+    if options.pages is not None:
+        rewrite(options.pages, options.output)
+        return 0
     letters = {*plan.WORKLOADS, *(name[0] for name in plan.WORKLOADS if name != "epoch")}
     only = selected(options.only, letters, "workloads")
     names = selected(options.contenders, set(plan.CONTENDER), "contenders")
     runner = Runner(options.mode, plan.pairs(options.mode, only, names), options.rounds or None)
     setting = setting_of(options)
+    if options.add:
+        setting = add_to(runner, setting, options.output / "results.json")
     # An interrupted run leaves what it has.
     runner.run(lambda: write(runner, setting, options.output))
     write(runner, replace(setting, complete=True), options.output)
@@ -105,17 +114,51 @@ def write(runner: Runner, setting: report.Setting, directory: Path) -> None:
         "setting": {
             "command": setting.command,
             "date": setting.date,
+            "mode": setting.mode,
+            "rounds": setting.rounds,
             "complete": setting.complete,
             "machine": setting.machine,
         },
         "startup": runner.startups,
         "cells": [cell.to_json() for cell in runner.cells.values()],
     }
-    note = f"{setting.machine['cores']} cores, {setting.date}, {setting.mode} run"
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "RESULTS.md").write_text(report.render(runner.cells, setting, runner.startups))
     (directory / "results.json").write_text(json.dumps(figures, indent=1) + "\n")
-    (directory / "chart.svg").write_text(chart.render(runner.cells, note))
+    write_pages(runner.cells, setting, runner.startups, directory)
+
+
+def write_pages(
+    cells: Cells, setting: report.Setting, startups: dict[str, float], directory: Path
+) -> None:
+    """Write the page and the chart."""
+    note = f"{setting.machine['cores']} cores, {setting.date}, {setting.mode} run"
+    (directory / "RESULTS.md").write_text(report.render(cells, setting, startups))
+    (directory / "chart.svg").write_text(chart.render(cells, note))
+
+
+def rewrite(figures: Path, directory: Path) -> None:
+    """Write the pages of a run again."""
+    cells, setting, startups = read(figures)
+    write_pages(cells, setting, startups, directory)
+
+
+def add_to(runner: Runner, setting: report.Setting, figures: Path) -> report.Setting:
+    """Take over what a run before has measured of other pairs; return the setting of both."""
+    cells, before, startups = read(figures)
+    own = {(contender.name, workload) for contender, workload in runner.pairs}
+    runner.cells |= {key: cell for key, cell in cells.items() if key not in own}
+    runner.startups |= startups
+    return replace(setting, command=f"{before.command}; {setting.command}")
+
+
+def read(figures: Path) -> tuple[dict[tuple[str, str], Cell], report.Setting, dict[str, float]]:
+    """Return what a run has stored."""
+    stored = json.loads(figures.read_text())
+    cells = {}
+    for form in stored["cells"]:
+        runs = [Outcome(**run) for run in form.pop("runs")]
+        cells[form["contender"], form["workload"]] = Cell(**form, runs=runs)
+    return cells, report.Setting(**stored["setting"]), stored["startup"]
 
 
 if __name__ == "__main__":

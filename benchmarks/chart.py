@@ -1,4 +1,4 @@
-"""The chart of workload (a) as SVG: text as text, a logarithmic scale, light and dark."""
+"""The chart of workload (a) as SVG: speeds by that of Weir, text as text, light and dark."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from benchmarks import plan
 from benchmarks.aims import Cells, rate
 
 WORKLOAD = "a-100k"
+REFERENCE = "weir-hashmap"
 WIDTH, LEFT, RIGHT, TOP, STEP, BAR = 820, 300, 90, 64, 30, 18
 STYLE = """
   text { font: 13px system-ui, sans-serif; fill: #1f2328; }
@@ -24,14 +25,15 @@ STYLE = """
 
 
 def bars(cells: Cells) -> list[tuple[str, str, float]]:
-    """Return titles, kinds and rates of what was measured, fastest first."""
+    """Return titles, kinds and relative speeds of what was measured, fastest first."""
     found = []
+    reference = rate(cells, REFERENCE, WORKLOAD) or 1.0
     for contender in plan.CONTENDERS:
         speed = rate(cells, contender.name, WORKLOAD)
         if speed is not None:
             family = contender.name.split("-")[0]
             kind = family if family == "weir" else "floor" if family == "identity" else "peer"
-            found.append((contender.title, kind, speed))
+            found.append((contender.title, kind, speed / reference))
     return sorted(found, key=lambda bar: -bar[2])
 
 
@@ -39,7 +41,7 @@ def render(cells: Cells, note: str) -> str:
     """Return the chart; without figures it says so."""
     found = bars(cells)
     height = TOP + STEP * max(1, len(found)) + 40
-    label = f"Rows per second, {plan.title_of(WORKLOAD)}"
+    label = f"Speed by that of {plan.CONTENDER[REFERENCE].title}: {plan.title_of(WORKLOAD)}"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
         f'width="{WIDTH}" height="{height}" role="img" aria-label="{escape(label)}">',
@@ -55,15 +57,15 @@ def render(cells: Cells, note: str) -> str:
 
 
 def scale(found: list[tuple[str, str, float]]) -> tuple[int, int]:
-    """Return the powers of ten that enclose all rates."""
+    """Return the powers of ten that enclose all speeds."""
     low = math.floor(math.log10(min(bar[2] for bar in found)))
     high = math.ceil(math.log10(max(bar[2] for bar in found)))
     return low, max(high, low + 1)
 
 
-def position(rate_: float, low: int, high: int) -> float:
-    """Return where a rate lies on the axis."""
-    share = (math.log10(rate_) - low) / (high - low)
+def position(speed: float, low: int, high: int) -> float:
+    """Return where a speed lies on the axis."""
+    share = (math.log10(speed) - low) / (high - low)
     return LEFT + share * (WIDTH - LEFT - RIGHT)
 
 
@@ -72,13 +74,13 @@ def axis(found: list[tuple[str, str, float]], height: int) -> list[str]:
     low, high = scale(found)
     lines = []
     for power in range(low, high + 1):
-        x = position(10**power, low, high)
+        x = position(10.0**power, low, high)
         lines.append(
             f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{height - 28}"/>'
         )
         lines.append(
             f'<text class="small" text-anchor="middle" x="{x:.1f}" y="{height - 12}">'
-            f"{10**power:,}</text>"
+            f"{10.0**power:g}</text>"
         )
     return lines
 
@@ -96,5 +98,5 @@ def marks(found: list[tuple[str, str, float]]) -> list[str]:
         lines.append(
             f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR}" rx="3"/>'
         )
-        lines.append(f'<text x="{x + 6:.1f}" y="{base}">{speed:,.0f}</text>')
+        lines.append(f'<text x="{x + 6:.1f}" y="{base}">{speed:.2g}</text>')
     return lines

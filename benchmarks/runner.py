@@ -70,6 +70,7 @@ class Runner:
     """Runs pairs of contender and workload.
 
     Attributes:
+        pairs: what is to run.
         startups: seconds until the first rows were through, by contender.
     """
 
@@ -78,29 +79,31 @@ class Runner:
         self.mode = mode
         self.cells: dict[tuple[str, str], Cell] = {}
         self.startups: dict[str, float] = {}
-        self._pairs = pairs
+        self.pairs = pairs
         self._rounds = rounds
         self._missing: dict[str, str] = {}
 
     def run(self, finished: Callable[[], None]) -> None:
         """Run everything; call `finished` after every process."""
-        for name in sorted({contender.environment for contender, _ in self._pairs}):
+        for name in sorted({contender.environment for contender, _ in self.pairs}):
             reason = environments.try_to_make(name)
             if reason is not None:
                 self._missing[name] = reason
         if self.mode == "full":
             self._time_starts()
-        planned = processes(self.mode, self._pairs, self._rounds)
+        planned = processes(self.mode, self.pairs, self._rounds)
         for number, runs in enumerate(planned, 1):
             say(f"process {number} of {len(planned)}: {runs[0].contender.environment}")
             self._take(runs)
             finished()
 
     def _time_starts(self) -> None:
-        chosen = {contender.name: contender for contender, _ in self._pairs}
+        chosen = {contender.name: contender for contender, _ in self.pairs}
         for name in plan.STARTERS:
             contender = chosen.get(name)
             if contender is None or contender.environment in self._missing:
+                continue
+            if name in self.startups:
                 continue
             run = Run(contender, plan.STARTER_WORKLOAD, False)
             with _work() as work:

@@ -1,8 +1,10 @@
 """Which runs share a process, and in which order.
 
 In a full run a process is for one workload and one environment: starting Spark or Flink for every
-run would take longer than measuring. First every contender of the process is verified, which also
-warms its JVM; then the rounds follow, each beginning with another contender.
+run would take longer than measuring. The floors have processes of their own, beside Weir's: code
+that a JVM has compiled for one kind of job is compiled again when the other kind comes, and whoever
+comes first would pay. First every contender of the process is verified, which also warms its JVM;
+then the rounds follow, each beginning with another contender.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ class Run:
 
 def processes(mode: str, pairs: Iterable[Pair], rounds: int | None = None) -> list[list[Run]]:
     """Return the runs of every process, in order; `rounds` replaces the planned number."""
-    groups: dict[tuple[str, str], list[Pair]] = {}
+    groups: dict[tuple[str, ...], list[Pair]] = {}
     for contender, workload in pairs:
         # Only a full run has the time to start an engine for every workload.
-        shared = workload if mode == "full" else ""
-        groups.setdefault((shared, contender.environment), []).append((contender, workload))
+        shared = (workload, contender.family) if mode == "full" else ()
+        groups.setdefault((*shared, contender.environment), []).append((contender, workload))
     return [_runs(mode, group, rounds) for group in groups.values()]
 
 

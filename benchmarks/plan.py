@@ -222,7 +222,9 @@ def size_for(workload: Workload, tier: str, mode: str) -> Size:
         return Size(*QUICK, workload.keys)
     epochs, rows, fills = TIERS[tier]
     prefill = workload.prefill if fills else 0
-    return Size(epochs + prefill, rows, workload.keys, 1 + prefill)
+    # Lists are flushed when a key has had ten rows: with few rows there are fewer keys.
+    keys = workload.keys if workload.kind != "flush" else min(workload.keys, epochs * rows // 30)
+    return Size(epochs + prefill, rows, keys, 1 + prefill)
 
 
 def verification_size(workload: Workload, contender: Contender, mode: str) -> Size:

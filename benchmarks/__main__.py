@@ -11,7 +11,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import shlex
 import subprocess
 import sys
@@ -57,17 +56,10 @@ def machine() -> dict[str, str]:
     """Return what the figures depend on."""
     java = Path(environments.java_home(), "bin", "java")
     told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)
-    model = "unknown"
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        model = models[0] if models else model
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     return {
         "cores": str(os.cpu_count()),
-        "processor": model,
         "memory": f"{memory:.0f} GiB",
-        "system": platform.platform(),
         "Java": told.stderr.splitlines()[0] if told.stderr else "unknown",
         "load before": ", ".join(f"{load:.1f}" for load in os.getloadavg()),
     }

@@ -12,6 +12,7 @@ import datetime
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -67,6 +68,8 @@ def machine() -> dict[str, str]:
 
 def main() -> int:
     """Run, write, and say whether every result that was checked was right."""
+    # Whoever ends this ends the contender that is running, too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     options = arguments()
     if options.pages is not None:
         rewrite(options.pages, options.output)

@@ -1,10 +1,9 @@
 """Which runs share a process, and in which order.
 
 In a full run a process is for one workload and one environment: starting Spark or Flink for every
-run would take longer than measuring. The floors have processes of their own, beside Weir's: code
-that a JVM has compiled for one kind of job is compiled again when the other kind comes, and whoever
-comes first would pay. First every contender of the process is verified, which also warms its JVM;
-then the rounds follow, each beginning with another contender.
+run would take longer than measuring. The floors have processes of their own, beside Weir's, so that
+neither runs on code that a JVM compiled for the other. First every contender of the process is
+verified, which also warms its JVM; then the rounds follow, each beginning with another contender.
 """
 
 from __future__ import annotations

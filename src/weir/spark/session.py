@@ -33,8 +33,6 @@ _QUERY_SETTINGS = {
 _NEW_SESSION_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stopTimeout": "30s",
-    # Over TCP every small exchange with a Python worker waits 40 ms for a delayed acknowledgement.
-    "spark.python.unix.domain.socket.enabled": "true",
     # Cached control rows decide where a subtask runs; shuffle sizes must not outvote them.
     "spark.shuffle.reduceLocality.enabled": "false",
 }
@@ -70,6 +68,9 @@ def get_spark(app_name: str = "weir") -> SparkSession:
     if master is not None:
         builder = builder.master(master)
     if master is not None and master.startswith("local["):
+        # Over TCP every small exchange with a worker waits 40 ms for a delayed acknowledgement.
+        # Only here is it known that the path is short enough: executors may have long ones.
+        builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
         builder = builder.config("spark.python.unix.domain.socket.dir", _socket_dir())
         # Only here are the workers sure to find the module before any code was shipped to them.
         _let_workers_find_weir()
@@ -90,8 +91,12 @@ def get_spark(app_name: str = "weir") -> SparkSession:
 
 
 def _socket_dir() -> str:
-    """Return a place for Spark's sockets, which Spark itself would leave behind in /tmp."""
-    directory = tempfile.mkdtemp(prefix="weir-spark-")
+    """Return a place for Spark's sockets, which Spark itself would leave behind in /tmp.
+
+    A socket's path has 104 bytes at most, on some systems, and Spark's names have 42 of them.
+    """
+    usual = tempfile.gettempdir()
+    directory = tempfile.mkdtemp(prefix="weir-spark-", dir=usual if len(usual) < 40 else "/tmp")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 

@@ -254,10 +254,11 @@ class PipeTask:
 def connected(location: str, token: bytes) -> Channel:
     """Return a connection of this process, kept from epoch to epoch."""
     channel = _channels.get(location)
-    if channel is None or not channel.has(token):
-        if len(_channels) >= _CHANNELS_MAX:
-            forget_connections()
-        channel = _channels[location] = Channel(location, token)
+    if channel is not None and channel.has(token):
+        return channel
+    if channel is not None or len(_channels) >= _CHANNELS_MAX:
+        forget_connections()
+    channel = _channels[location] = Channel(location, token)
     return channel
 
 

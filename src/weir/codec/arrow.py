@@ -20,7 +20,15 @@ from weir.common.typeinfo import MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeIn
 from weir.common.types import row_class
 from weir.errors import UsageError
 
-__all__ = ["arrow_schema_for", "arrow_type", "batch_to_rows", "rows_to_batch", "type_from_arrow"]
+__all__ = [
+    "arrow_schema_for",
+    "arrow_type",
+    "batch_to_columns",
+    "batch_to_rows",
+    "columns_to_rows",
+    "rows_to_batch",
+    "type_from_arrow",
+]
 
 _NONE = type(None)
 _values = attrgetter("_values")
@@ -112,13 +120,24 @@ def rows_to_batch(values: list[Any], type_info: TypeInformation) -> Any:
 
 def batch_to_rows(batch: Any, type_info: TypeInformation) -> list[Any]:
     """Return the records of a batch: tuples for TUPLE, rows for ROW, bare values otherwise."""
+    return columns_to_rows(batch_to_columns(batch, type_info), type_info)
+
+
+def batch_to_columns(batch: Any, type_info: TypeInformation) -> list[list[Any]]:
+    """Return the values of a batch by column: one for each field, else one of bare values."""
     if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
-        return read_column(batch.column(0), type_info)
+        return [read_column(batch.column(0), type_info)]
     types = type_info.get_field_types()
     if batch.num_columns != len(types):
         msg = f"a batch of {batch.num_columns} columns does not hold records of {type_info!r}"
         raise UsageError(msg)
-    columns = [read_column(batch.column(i), t) for i, t in enumerate(types)]
+    return [read_column(batch.column(i), t) for i, t in enumerate(types)]
+
+
+def columns_to_rows(columns: list[list[Any]], type_info: TypeInformation) -> list[Any]:
+    """Return the records whose fields are the columns."""
+    if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
+        return columns[0]
     tuples = list(zip(*columns, strict=True))
     if isinstance(type_info, TupleTypeInfo):
         return tuples

@@ -20,6 +20,17 @@ _TIMESTAMPS = {"SQL_TIMESTAMP": None, "TIMESTAMP_LTZ": datetime.timezone.utc}
 _OBJECTS = frozenset({"STRING", "CHAR"})
 
 
+def is_plain(arrow_type: Any) -> bool:
+    """Tell whether a column holds numbers, truth values or strings."""
+    types = pa.types
+    return bool(
+        types.is_integer(arrow_type)
+        or types.is_string(arrow_type)
+        or types.is_floating(arrow_type)
+        or types.is_boolean(arrow_type)
+    )
+
+
 def read_column(array: Any, type_info: TypeInformation) -> list[Any]:
     """Return the values of a column as the declared type has them."""
     kind = type_info.kind
@@ -36,7 +47,9 @@ def read_column(array: Any, type_info: TypeInformation) -> list[Any]:
         return _maps(array, type_info)
     element = getattr(type_info, "elem_type", None)
     if element is not None and hasattr(array, "offsets") and not pa.types.is_map(array.type):
-        return _slices(read_column(array.values, element), array)
+        first, last = _span(array)
+        items = read_column(array.values.slice(first, last - first), element)
+        return _slices(items, array)
     values: list[Any] = array.to_pylist()
     return values
 
@@ -75,14 +88,21 @@ def _structs(array: Any, type_info: RowTypeInfo | TupleTypeInfo) -> list[Any]:
 
 
 def _slices(items: list[Any], array: Any) -> list[Any]:
-    """Cut the items of a list or map array into one list per element."""
+    """Cut the items of a list or map array, without those before it, into one list per element."""
     offsets = array.offsets.to_pylist()
-    lists = [items[a:b] for a, b in pairwise(offsets)]
+    first = offsets[0]
+    lists = [items[a - first : b - first] for a, b in pairwise(offsets)]
     return _with_nulls(lists, array)
 
 
+def _span(array: Any) -> tuple[int, int]:
+    """Return where the items of a list or map array begin and end among those of its parent."""
+    return array.offsets[0].as_py(), array.offsets[-1].as_py()
+
+
 def _maps(array: Any, type_info: MapTypeInfo) -> list[Any]:
-    keys = read_column(array.keys, type_info.key_type)
-    values = read_column(array.items, type_info.value_type)
+    first, last = _span(array)
+    keys = read_column(array.keys.slice(first, last - first), type_info.key_type)
+    values = read_column(array.items.slice(first, last - first), type_info.value_type)
     pairs = _slices(list(zip(keys, values, strict=True)), array)
     return [None if pair is None else dict(pair) for pair in pairs]

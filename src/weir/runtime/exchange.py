@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ from weir.runtime.frame import (
 )
 
 _CACHE_MAX = 1 << 18
+# Enough that a frame's own cost does not count, few enough to be in the caches when it is packed.
+FRAME_ROWS = 8192
 _JAVA_INT = pa.types.is_signed_integer
 
 
@@ -268,3 +270,51 @@ class EdgeWriter:
         encoded = column.dictionary_encode()
         distinct = self._groups(encoded.dictionary.to_pylist())
         return np.array(distinct)[encoded.indices.to_numpy()]
+
+
+class GatheringWriter(EdgeWriter):
+    """An edge writer whose frames have thousands of records though they come in small chunks."""
+
+    def __init__(self, edge: EdgeNode, sender: int, operator_name: str) -> None:
+        """Prepare for one subtask."""
+        super().__init__(edge, sender, operator_name)
+        self._gathered: list[Chunk] = []
+        self._count = 0
+
+    def restart(self) -> None:
+        """Begin a new epoch; what was gathered in one that failed is gone."""
+        super().restart()
+        self._gathered, self._count = [], 0
+
+    def write(self, chunk: Chunk) -> None:
+        """Take records; route and pack them when there are enough."""
+        if isinstance(chunk, ColumnarChunk):
+            self.flush()
+            super().write(chunk)
+            return
+        self._gathered.append(chunk)
+        self._count += len(chunk.values)
+        if self._count >= FRAME_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Route and pack what was gathered."""
+        gathered, self._gathered, self._count = self._gathered, [], 0
+        if gathered:
+            super().write(gathered[0] if len(gathered) == 1 else _joined(gathered))
+
+    def take_frames(self) -> list[Frame]:
+        """Hand over everything that was written."""
+        self.flush()
+        return super().take_frames()
+
+
+def _joined(chunks: list[Chunk]) -> Chunk:
+    """Return the records of some chunks as one, without keys: those depend on the edge."""
+    values = list(chain.from_iterable(chunk.values for chunk in chunks))
+    if all(chunk.timestamps is None for chunk in chunks):
+        return Chunk(values)
+    stamps: list[int | None] = []
+    for chunk in chunks:
+        stamps += chunk.timestamps or [None] * len(chunk.values)
+    return Chunk(values, stamps)

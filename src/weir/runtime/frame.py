@@ -18,7 +18,7 @@ from __future__ import annotations
 import io
 import pickle
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,7 +27,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from weir.codec.arrow import batch_to_rows
+from weir.codec.arrow import batch_to_columns, columns_to_rows
+from weir.codec.arrow_read import is_plain
 from weir.errors import UsageError
 from weir.graph.plan import EdgeNode
 
@@ -195,25 +196,48 @@ def payload_kind(payload: pa.Buffer | bytes) -> bytes:
 
 def unpack_data(payload: pa.Buffer, edge: EdgeNode) -> Chunk:
     """Decode a data payload into Python records, keys and key groups."""
-    view = memoryview(payload)
     if payload_kind(payload) == b"P":
-        values, timestamps, keys, raw = pickle.loads(view[1:])
-        if raw is None:
-            return Chunk(values, timestamps, keys, None)
-        groups = array("H")
-        groups.frombytes(raw)
-        return Chunk(values, timestamps, keys, groups)
+        return _unpickle(payload)
+    return _records(read_batch(payload), edge)
+
+
+def unpack_parts(payload: pa.Buffer, edge: EdgeNode, rows: int) -> Iterator[Chunk]:
+    """Decode a data payload in parts of some records, each when it is asked for.
+
+    Records that are made, handled and dropped before the next ones are made stay in the caches of
+    the processor.
+    """
+    if payload_kind(payload) == b"P":
+        chunk = _unpickle(payload)
+        for start in range(0, len(chunk), rows):
+            yield chunk.rows(start, start + rows)
+        return
     batch = read_batch(payload)
-    timestamps, groups_column = None, None
+    for start in range(0, batch.num_rows, rows):
+        yield _records(batch.slice(start, rows), edge)
+
+
+def _unpickle(payload: pa.Buffer) -> Chunk:
+    values, timestamps, keys, raw = pickle.loads(memoryview(payload)[1:])
+    if raw is None:
+        return Chunk(values, timestamps, keys, None)
+    groups = array("H")
+    groups.frombytes(raw)
+    return Chunk(values, timestamps, keys, groups)
+
+
+def _records(batch: pa.RecordBatch, edge: EdgeNode) -> Chunk:
+    timestamps, groups = None, None
     names = batch.schema.names
     if GROUPS in names:
-        groups_column = batch.column(names.index(GROUPS)).to_numpy().tolist()
+        groups = batch.column(names.index(GROUPS)).to_numpy().tolist()
         batch = batch.drop_columns([GROUPS])
     if TIMESTAMPS in names:
         timestamps = batch.column(TIMESTAMPS).to_pylist()
         batch = batch.drop_columns([TIMESTAMPS])
-    values = batch_to_rows(batch, edge.type)
-    return Chunk(values, timestamps, _keys(batch, edge), groups_column)
+    columns = batch_to_columns(batch, edge.type)
+    keys = _keys(batch, columns, edge)
+    return Chunk(columns_to_rows(columns, edge.type), timestamps, keys, groups)
 
 
 def read_batch(payload: pa.Buffer) -> pa.RecordBatch:
@@ -222,11 +246,15 @@ def read_batch(payload: pa.Buffer) -> pa.RecordBatch:
         return reader.read_next_batch()
 
 
-def _keys(batch: pa.RecordBatch, edge: EdgeNode) -> list[Any] | None:
+def _keys(batch: pa.RecordBatch, columns: list[list[Any]], edge: EdgeNode) -> list[Any] | None:
     if edge.key is None or edge.key.fields is None:
         return None
-    columns = [batch.column(i).to_pylist() for i in field_positions(batch.schema, edge.key.fields)]
-    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    # Where the values are plain, a key is the very object in its record: made once, cached once.
+    found = [
+        columns[i] if is_plain(batch.schema.field(i).type) else batch.column(i).to_pylist()
+        for i in field_positions(batch.schema, edge.key.fields)
+    ]
+    return found[0] if len(found) == 1 else list(zip(*found, strict=True))
 
 
 def field_positions(schema: pa.Schema, fields: Sequence[str | int]) -> list[int]:

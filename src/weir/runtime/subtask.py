@@ -24,7 +24,7 @@ from weir.graph.transformation import Partitioning
 from weir.runtime.catalog import slot_operator
 from weir.runtime.columnar import ColumnInput
 from weir.runtime.connected import BROADCAST_INPUT
-from weir.runtime.exchange import EdgeWriter
+from weir.runtime.exchange import GatheringWriter
 from weir.runtime.frame import (
     MAX_WATERMARK,
     REPORT_EDGE,
@@ -37,6 +37,7 @@ from weir.runtime.frame import (
     payload_kind,
     unpack_control,
     unpack_data,
+    unpack_parts,
 )
 from weir.runtime.in_flight import InFlight, LevelProgress, keep
 from weir.runtime.operator import Operator, TaskFacts
@@ -45,6 +46,9 @@ from weir.runtime.sinks import DriverSinkOperator
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.runtime.stateless import TimestampsOperator
 from weir.runtime.watermarks import EdgeWatermark
+
+# Records, keys and results of a part fit into the second-level cache of a processor.
+PART_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ class Subtask:
             for node in plan.operators
             if node.level > 0 and facts.subtask < node.parallelism
         }
-        self._writers: dict[int, list[EdgeWriter]] = defaultdict(list)
+        self._writers: dict[int, list[GatheringWriter]] = defaultdict(list)
         self._watermarks = {
             e.id: EdgeWatermark(self._upstreams(e), facts.clock)
             for e in plan.edges
@@ -126,7 +130,7 @@ class Subtask:
                 consumer = partial(self._chain, self.operators[edge.target], edge.input_index)
             else:
                 name = self.plan.operators[edge.target].name
-                writer = EdgeWriter(edge, self.facts.subtask, name)
+                writer = GatheringWriter(edge, self.facts.subtask, name)
                 self._writers[op.node.level].append(writer)
                 consumer = writer.write
             if edge.tag is None:
@@ -230,9 +234,10 @@ class Subtask:
         edges = self.plan.edges
         for frame in data:
             edge = edges[frame.edge]
-            chunk = unpack_data(frame.payload, edge)
-            self._watermarks[edge.id].saw_records()
-            self.operators[edge.target].process(chunk, edge.input_index)
+            process = self.operators[edge.target].process
+            for chunk in unpack_parts(frame.payload, edge, PART_ROWS):
+                self._watermarks[edge.id].saw_records()
+                process(chunk, edge.input_index)
             reach("slot.epoch")
 
     def _process_sliced(self, data: list[Incoming], sent: list[Frame], slices: Slices) -> None:
@@ -271,6 +276,8 @@ class Subtask:
         self._cut_id = checkpoint
         frames = list(output or ())
         if self._progress is not None:
+            for writer in self._writers[level]:
+                writer.flush()
             written = [f for writer in self._writers[level] for f in writer.frames]
             frames = [*self._progress.frames(self.facts.subtask), *written]
         for restored in self.restored.values():

@@ -108,6 +108,8 @@ class Subtask:
         self._sync_ms: dict[int, int] = {}
         self._cut_id: int | None = None
         self._progress: LevelProgress | None = None
+        self.between_parts: Callable[[], None] = _nothing
+        """Called when some records are handled and the next ones are not begun: state is whole."""
         self.restored: dict[int, list[Incoming]] = {}
         self.restored_rows: list[tuple[int, str, list[Any]]] = []
         self.finished = False
@@ -238,6 +240,7 @@ class Subtask:
             for chunk in unpack_parts(frame.payload, edge, PART_ROWS):
                 self._watermarks[edge.id].saw_records()
                 process(chunk, edge.input_index)
+                self.between_parts()
             reach("slot.epoch")
 
     def _process_sliced(self, data: list[Incoming], sent: list[Frame], slices: Slices) -> None:
@@ -413,6 +416,10 @@ class Subtask:
         errors = [e for op in self.operators.values() if (e := _closing_error(op)) is not None]
         if errors:
             raise errors[0]
+
+
+def _nothing() -> None:
+    """Nobody has anything to do between two parts."""
 
 
 def _closing_error(op: Operator) -> Exception | None:

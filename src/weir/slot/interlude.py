@@ -1,7 +1,7 @@
 """Work that has to wait for a moment when no record is being handled.
 
-Such moments are whenever no level runs, and between two slices of a level. Invariant: work is done
-under the slot's lock, once, in the order in which it was asked for.
+Such moments are whenever no level runs, and between two parts or slices of a level. Invariant: work
+is done under the slot's lock, once, in the order in which it was asked for.
 """
 
 from __future__ import annotations

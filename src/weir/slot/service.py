@@ -76,6 +76,7 @@ class SlotService:
         self._interludes = Interludes(self._lock)
         self._overtake = overtake or Overtake(Slices(clock))
         self._overtake.slices.between = self._between_slices
+        subtask.between_parts = self._interludes.drain
 
     @property
     def attempt(self) -> int:

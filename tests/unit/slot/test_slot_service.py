@@ -1,4 +1,4 @@
-"""A slot in the middle of a level: what it answers at once, and what it does between two slices."""
+"""A slot in the middle of a level: what it answers at once, what it does between two parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.harness.programs import environment
 
 from weir.datastream import KeyedProcessFunction
 from weir.jobmanager.overtake import Outcome
+from weir.runtime.subtask import PART_ROWS
 from weir.testing.harness import collect
+from weir.testing.harness_slots import Hooks
 
 LONG_S = 30.0
 GATE = "gate"
@@ -109,3 +111,29 @@ def test_an_aborted_checkpoint_is_not_cut(running, gate):
     gate.let(1)
     gate.reached()
     assert running.runner.coordinator.completed == []
+
+
+class GatedAt(Gated):
+    """Stops only at some records."""
+
+    def process_element(self, value, ctx):
+        return super().process_element(value, ctx) if value in SHARED["stops"] else (value,)
+
+
+def test_without_slices_a_completion_is_carried_out_between_two_parts(gate):
+    SHARED["stops"] = (PART_ROWS, PART_ROWS + 1)
+    env = environment()
+    collect(env.from_sequence(1, PART_ROWS + 5).key_by(lambda n: 0).process(GatedAt()).uid("gated"))
+    harness = job(env, Hooks(), 1, mode="exactly-once", partitions=1)
+    with ThreadPoolExecutor(2) as pool:
+        epoch_run = pool.submit(harness.run_epoch)
+        gate.reached()
+        told = pool.submit(service(harness).notify_complete, 0, 42)
+        assert not wait([told], 0.05).done
+        gate.let(1)
+        gate.reached()
+        assert told.result(LONG_S) == []
+        assert SHARED["told"] == [42]
+        assert not epoch_run.done()
+        gate.let(1)
+        epoch_run.result(LONG_S)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import repeat
+from operator import is_
 from typing import Any, Final, TypeAlias
 
 from weir.backend.base import StateKind
@@ -63,6 +65,10 @@ def _add(target: Marks, marks: Marks) -> None:
 
 def delta_of(kind: StateKind, marks: Marks, layer: dict[Any, Any]) -> GroupDelta:
     """Return the changes of marked entries of a key group, with the values visible at a layer."""
+    if kind not in (StateKind.LIST, StateKind.MAP) and layer.__class__ is dict:
+        values = list(map(layer.get, marks))
+        if not any(map(is_, values, repeat(None))):
+            return GroupDelta(put=dict(zip(marks, values, strict=True)))
     delta = GroupDelta()
     for address, mark in marks.items():
         value = find(layer, address)

@@ -42,7 +42,11 @@ class Overlay(dict[Any, Any]):
         """Return a value that may be handed out."""
         value = dict.get(self, address, _MISSING)
         if value is _MISSING:
-            value = self._from_below(address)
+            below = self.below
+            if below.__class__ is dict:
+                value = below.get(address, _MISSING)
+            else:
+                value = self._from_below(address)
             if value is _MISSING:
                 return default
             if self.shareable or value.__class__ in IMMUTABLE:

@@ -1,0 +1,11 @@
+"""Small epochs are handled in several parts and sent in several frames, as large ones are."""
+
+import pytest
+
+from weir.runtime import exchange, subtask
+
+
+@pytest.fixture(autouse=True)
+def parts_of_few_records(monkeypatch):
+    monkeypatch.setattr(subtask, "PART_ROWS", 3)
+    monkeypatch.setattr(exchange, "FRAME_ROWS", 7)

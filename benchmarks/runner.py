@@ -7,14 +7,9 @@ of a pair that failed it do not count.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -22,14 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import environments, plan
-from benchmarks.contenders.protocol import MARK, WORKLOAD_EPOCH, Outcome, Task
-from benchmarks.schedule import Pair, Run, processes
+from benchmarks.contenders.protocol import WORKLOAD_EPOCH, Outcome, Task
+from benchmarks.processes import ContenderProcess
+from benchmarks.schedule import Pair, Run, parts
 from benchmarks.workloads.catalogue import BY_NAME
 from benchmarks.workloads.dataset import prepare, with_csv
 
-# For one task, the start of its process included.
-LIMIT_SECONDS = 900
-EXIT_SECONDS = 120
 ENDED = "the process ended, or was ended, before its result"
 
 
@@ -84,16 +77,16 @@ class Runner:
         self._missing: dict[str, str] = {}
 
     def run(self, finished: Callable[[], None]) -> None:
-        """Run everything; call `finished` after every process."""
+        """Run everything; call `finished` after every part."""
         for name in sorted({contender.environment for contender, _ in self.pairs}):
             reason = environments.try_to_make(name)
             if reason is not None:
                 self._missing[name] = reason
         if self.mode == "full":
             self._time_starts()
-        planned = processes(self.mode, self.pairs, self._rounds)
+        planned = parts(self.mode, self.pairs, self._rounds)
         for number, runs in enumerate(planned, 1):
-            say(f"process {number} of {len(planned)}: {runs[0].contender.environment}")
+            say(f"part {number} of {len(planned)}: {runs[0].contender.environment}")
             self._take(runs)
             finished()
 
@@ -105,12 +98,12 @@ class Runner:
                 continue
             if name in self.startups:
                 continue
-            run = Run(contender, plan.STARTER_WORKLOAD, False)
-            with _work() as work:
-                for outcome in run_process(contender, [task_of(run, "smoke", work)]):
-                    if outcome.startup is not None:
-                        self.startups[name] = outcome.startup
-                        say(f"start-up of {name}: {outcome.startup:.1f} s")
+            with _work() as work, contextlib.closing(ContenderProcess(contender)) as process:
+                run = Run(contender, plan.STARTER_WORKLOAD, False)
+                outcome = process.run(task_of(run, "smoke", work))
+                if outcome is not None and outcome.startup is not None:
+                    self.startups[name] = outcome.startup
+                    say(f"start-up of {name}: {outcome.startup:.1f} s")
 
     def _take(self, runs: list[Run]) -> None:
         for run in runs:
@@ -118,21 +111,34 @@ class Runner:
             exempt = not plan.is_checked(self.mode, *key)
             cell = self.cells.setdefault(key, Cell(*key, exempt=exempt))
             cell.why = self._missing.get(run.contender.environment, "")
-        contender = runs[0].contender
-        if contender.environment in self._missing:
+        if runs[0].contender.environment in self._missing:
             return
+        processes: dict[str, ContenderProcess] = {}
         with _work() as work:
-            left = [task_of(run, self.mode, work / str(n)) for n, run in enumerate(runs)]
-            while left:
-                for outcome in run_process(contender, list(left)):
-                    self._enter(outcome, left.pop(0))
-                if left:
-                    self._enter(Outcome(left[0].contender, left[0].workload, error=ENDED), left[0])
-                    # The others begin again without the one that ended the process.
-                    left = [task for task in left[1:] if task.verify or not self._failed(task)]
+            try:
+                for number, run in enumerate(runs):
+                    if not self._is_lost(run):
+                        self._run(run, processes, task_of(run, self.mode, work / str(number)))
+            finally:
+                for process in processes.values():
+                    process.close()
 
-    def _failed(self, task: Task) -> bool:
-        return self.cells[task.contender, task.workload].checked is False
+    def _run(self, run: Run, processes: dict[str, ContenderProcess], task: Task) -> None:
+        """Run one task in the process of its family, which is started when it is not there."""
+        contender = run.contender
+        family = contender.family if self.mode == "full" else contender.environment
+        if family not in processes:
+            processes[family] = ContenderProcess(contender)
+        outcome = processes[family].run(task)
+        if outcome is None:
+            processes.pop(family).close()
+            outcome = Outcome(task.contender, task.workload, error=ENDED)
+        self._enter(outcome, task)
+
+    def _is_lost(self, run: Run) -> bool:
+        """Tell whether a run is of a wrong result, or of a pair that ended its process."""
+        cell = self.cells[run.contender.name, run.workload]
+        return not run.verify and (cell.checked is False or cell.why == ENDED)
 
     def _enter(self, outcome: Outcome, task: Task) -> None:
         cell = self.cells[outcome.contender, outcome.workload]
@@ -197,62 +203,6 @@ def describe(cell: Cell, outcome: Outcome, verify: bool) -> str:
     if verify:
         return f"{name} right result in {outcome.total:.0f} s"
     return f"{name} {outcome.rows / (outcome.seconds or 1):14,.0f} rows/s"
-
-
-def run_process(contender: plan.Contender, tasks: list[Task]) -> Iterator[Outcome]:
-    """Run tasks in one new process of the contender's environment; yield what it finds."""
-    now = time.monotonic()
-    forms = [asdict(task) | {"started": now} for task in tasks]
-    python = environments.python_of(contender.environment)
-    failed = 0
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            [str(python), "-m", contender.module, json.dumps(forms)],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=environments.ROOT,
-            env=environments.variables(contender.environment),
-            start_new_session=True,
-        )
-        limit = limited(process)
-        try:
-            for line in process.stdout or ():
-                if line.startswith(MARK):
-                    outcome = Outcome(**json.loads(line.removeprefix(MARK)))
-                    failed += outcome.error is not None
-                    limit.cancel()
-                    yield outcome
-                    limit = limited(process)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(EXIT_SECONDS)
-        finally:
-            limit.cancel()
-            kill(process)
-        if process.wait() or failed:
-            errors.seek(0)
-            keep_log(f"{contender.environment}-{tasks[0].workload}", errors.read())
-
-
-def limited(process: subprocess.Popen[str]) -> threading.Timer:
-    """End a process after the time that one task may take, unless the timer is cancelled."""
-    timer = threading.Timer(LIMIT_SECONDS, kill, [process])
-    timer.daemon = True
-    timer.start()
-    return timer
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """End a process and its children, which an engine may have left behind."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def keep_log(name: str, text: str) -> None:
-    """Keep what a failed process wrote, for whoever wants to know why."""
-    folder = environments.HERE / ".data" / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.log").write_text(text)
 
 
 def forget_data() -> None:

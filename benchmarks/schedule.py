@@ -1,9 +1,10 @@
-"""Which runs share a process, and in which order.
+"""Which runs belong together, and in which order.
 
-In a full run a process is for one workload and one environment: starting Spark or Flink for every
-run would take longer than measuring. The floors have processes of their own, beside Weir's, so that
-neither runs on code that a JVM compiled for the other. First every contender of the process is
-verified, which also warms its JVM; then the rounds follow, each beginning with another contender.
+In a full run a part is one workload in one environment: starting Spark or Flink for every run would
+take longer than measuring. Floors and Weir are in one part and have a process each: rounds of the
+one stand beside rounds of the other in time, and neither runs on code that a JVM compiled for the
+other. First every contender of the part is verified, which also warms its JVM; then the rounds
+follow, each beginning with another contender.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class Run:
     verify: bool
 
 
-def processes(mode: str, pairs: Iterable[Pair], rounds: int | None = None) -> list[list[Run]]:
-    """Return the runs of every process, in order; `rounds` replaces the planned number."""
+def parts(mode: str, pairs: Iterable[Pair], rounds: int | None = None) -> list[list[Run]]:
+    """Return the runs of every part, in order; `rounds` replaces the planned number."""
     groups: dict[tuple[str, ...], list[Pair]] = {}
     for contender, workload in pairs:
         # Only a full run has the time to start an engine for every workload.
-        shared = (workload, contender.family) if mode == "full" else ()
+        shared = (workload,) if mode == "full" else ()
         groups.setdefault((*shared, contender.environment), []).append((contender, workload))
     return [_runs(mode, group, rounds) for group in groups.values()]
 

@@ -1,19 +1,20 @@
 """What the runner and a contender's process say to each other.
 
-The runner passes a list of tasks as JSON; the process prints one line for each, which begins with
-`MARK` so that an engine's own chatter does not matter.
+The runner writes a task as a line of JSON and waits; the process prints one line for it, which
+begins with `MARK` so that an engine's own chatter does not matter. It ends with its input.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from benchmarks.contenders.progress import steady_part
 from benchmarks.workloads.checksum import Checksum
@@ -84,11 +85,11 @@ class Outcome:
 
 
 def serve(run: Callable[[Task], Outcome], versions: Callable[[], dict[str, str]]) -> None:
-    """Run the tasks in argv and print their outcomes; a failed task does not stop the others."""
-    for number, form in enumerate(json.loads(sys.argv[1])):
-        task = Task(**form)
+    """Run the tasks that are asked for and print their outcomes; a failed one stops no other."""
+    for number, line in enumerate(_own_input()):
+        task = Task(**json.loads(line))
         if number:
-            task = Task(**{**form, "started": time.monotonic()})
+            task = replace(task, started=time.monotonic())
         try:
             outcome = run(task)
         except Exception as error:
@@ -101,6 +102,14 @@ def serve(run: Callable[[Task], Outcome], versions: Callable[[], dict[str, str]]
         outcome.versions = versions()
         sys.stdout.write(MARK + json.dumps(asdict(outcome)) + "\n")
         sys.stdout.flush()
+
+
+def _own_input() -> TextIO:
+    """Return the standard input, out of reach of processes that an engine starts."""
+    own = os.fdopen(os.dup(0))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    return own
 
 
 def of_epoch_ends(task: Task, ends: list[float], warm: int) -> Outcome:

@@ -1,9 +1,12 @@
 """Runs are in the right order and share processes, and one that fails costs nobody else."""
 
+from dataclasses import replace
+
 import pytest
 from benchmarks.contenders.protocol import WORKLOAD_EPOCH, Outcome, Task
+from benchmarks.processes import ContenderProcess
 from benchmarks.runner import ENDED, Runner, task_of
-from benchmarks.schedule import Run, processes
+from benchmarks.schedule import Run, parts
 from benchmarks.workloads.checksum import Checksum
 from benchmarks.workloads.dataset import Dataset
 
@@ -16,17 +19,26 @@ def names(runs: list[Run], *, verify: bool) -> list[str]:
     return [run.contender.name for run in runs if run.verify == verify]
 
 
-def test_a_full_run_has_a_process_for_every_workload_and_family() -> None:
-    groups = processes("full", plan.pairs("full", set(), set()))
-    keys = [{(run.workload, run.contender.family) for run in runs} for runs in groups]
+def test_a_full_run_has_a_part_for_every_workload_and_environment() -> None:
+    groups = parts("full", plan.pairs("full", set(), set()))
+    keys = [{(run.workload, run.contender.environment) for run in runs} for runs in groups]
     assert all(len(key) == 1 for key in keys)
     assert len(set.union(*keys)) == len(groups)
+
+
+def test_a_round_measures_the_floors_beside_weir() -> None:
+    (runs,) = parts("full", plan.pairs("full", {"c-sum"}, {"identity", "weir-hashmap"}))
+    assert names(runs, verify=False) == [
+        *("identity", "weir-hashmap"),
+        *("weir-hashmap", "identity"),
+        *("identity", "weir-hashmap"),
+    ]
 
 
 def test_contenders_are_verified_first_and_rounds_begin_with_another_one_each() -> None:
     three = ("weir-hashmap", "weir-hashmap-incremental", "weir-hashmap-unchecked")
     chosen = plan.pairs("full", {"a-10k"}, set(three))
-    (runs,) = processes("full", chosen)
+    (runs,) = parts("full", chosen)
     order = list(three)
     assert [run.verify for run in runs] == [True] * 3 + [False] * 9
     assert names(runs, verify=True) == order
@@ -46,7 +58,7 @@ def test_rounds_depend_on_aims_speed_and_wishes() -> None:
 
 
 def test_a_quick_run_is_one_process_that_checks_three_results() -> None:
-    (runs,) = processes("quick", plan.pairs("quick", set(), set()))
+    (runs,) = parts("quick", plan.pairs("quick", set(), set()))
     assert [(r.contender.name, r.workload) for r in runs if r.verify] == list(plan.QUICK_CHECKED)
     assert len(names(runs, verify=False)) == sum(len(w) for w in plan.QUICK_PAIRS.values())
 
@@ -65,15 +77,19 @@ def script(monkeypatch, tmp_path):
     asked: list[list[str]] = []
 
     def install(answer):
-        def run_process(contender, tasks):
-            asked.append([task.contender for task in tasks])
-            for task in tasks:
-                outcome = answer(task)
-                if outcome is None:
-                    return
-                yield outcome
+        class Scripted:
+            def __init__(self, contender):
+                self.asked: list[str] = []
+                asked.append(self.asked)
 
-        monkeypatch.setattr(runner, "run_process", run_process)
+            def run(self, task):
+                self.asked.append(task.contender)
+                return answer(task)
+
+            def close(self):
+                self.asked.append("closed")
+
+        monkeypatch.setattr(runner, "ContenderProcess", Scripted)
         return asked
 
     monkeypatch.setattr(environments, "try_to_make", lambda name: None)
@@ -126,7 +142,29 @@ def test_a_process_that_ends_costs_one_contender_its_figures_and_no_other(script
     cells = run_all("identity", "weir-hashmap", "weir-rocksdb").cells
     assert cells["weir-rocksdb", "d"].why == ENDED
     assert [len(cells[name, "d"].runs) for name in ("identity", "weir-hashmap")] == [1, 1]
-    assert "weir-rocksdb" not in asked[-1]
+    floors = ["identity", "identity", "closed"]
+    assert asked[1:] == [
+        floors,
+        ["weir-hashmap", "weir-rocksdb", "closed"],
+        ["weir-hashmap", "closed"],
+    ]
+
+
+def test_a_real_process_answers_until_its_input_ends(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(environments, "HERE", tmp_path)
+    task = Task("bytewax-2", "a-1k", {"size": {"keys": 3}}, str(tmp_path), False, 0.0)
+    contender = replace(plan.CONTENDER["weir-hashmap"], module="tests.benchmarks.scripted")
+    process = ContenderProcess(contender)
+    first, second = process.run(task), process.run(task)
+    third = process.run(replace(task, workload="end"))
+    process.close()
+    assert first is not None
+    assert second is not None
+    assert first.startup is not None
+    assert first.startup > 0
+    assert second.error == "ValueError: the second one fails"
+    assert third is None
+    assert "the second one fails" in (tmp_path / ".data/logs/weir-a-1k.log").read_text()
 
 
 def test_an_environment_that_cannot_be_made_is_a_reason(script, monkeypatch) -> None:

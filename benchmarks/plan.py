@@ -31,7 +31,7 @@ ROUNDS = 1
 ROUNDS_FOR_AIMS = 3
 AIMED_AT = {"a-100k", "a-10k", "c-sum", WORKLOAD_EPOCH}
 # Whose results are checked on the whole input; those of others on its beginning.
-CHECKED_WHOLE = {"weir-hashmap", "bytewax-2"}
+CHECKED_WHOLE = {"identity", "weir-hashmap", "bytewax-2"}
 QUICK = (3, 500_000)
 SMOKE = (3, 5_000)
 # What two minutes are enough for: every letter in Weir, and a floor for each shape of rows.

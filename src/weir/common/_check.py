@@ -240,14 +240,10 @@ def check_map(type_name: str, key: Check, value_check: Check) -> Check:
 
 def _fields_checked(values: Sequence[Any], checks: Sequence[Check]) -> tuple[Any, ...] | None:
     """Return the checked values when any of them changed, None when all stay."""
-    changed: list[Any] | None = None
-    for position, (check, value) in enumerate(zip(checks, values, strict=True)):
-        checked = check(value)
-        if checked is not value:
-            if changed is None:
-                changed = list(values)
-            changed[position] = checked
-    return None if changed is None else tuple(changed)
+    for check, value in zip(checks, values):  # noqa: B905 - their number is known; this is hot
+        if check(value) is not value:
+            return tuple(c(v) for c, v in zip(checks, values, strict=True))
+    return None
 
 
 def check_tuple(type_name: str, checks: Sequence[Check]) -> Check:
@@ -257,11 +253,14 @@ def check_tuple(type_name: str, checks: Sequence[Check]) -> Check:
     def check(value: Any) -> Any:
         if value is None:
             return None
-        if not isinstance(value, (tuple, list, Row)) or len(value) != arity:
+        if value.__class__ is not tuple:
+            if not isinstance(value, (tuple, list, Row)):
+                refuse(type_name, value, f"a tuple of {arity} values")
+            value = tuple(value)
+        if len(value) != arity:
             refuse(type_name, value, f"a tuple of {arity} values")
-        plain = value if value.__class__ is tuple else tuple(value)
-        changed = _fields_checked(plain, checks)
-        return plain if changed is None else changed
+        changed = _fields_checked(value, checks)
+        return value if changed is None else changed
 
     return check
 

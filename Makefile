@@ -28,7 +28,7 @@ type: setup ## check types
 bench: setup ## measure Weir and its peers, an hour or two (ARGS="--only a" selects)
 	@$(WITH_JAVA) $(PY) -m benchmarks $(ARGS)
 
-bench-quick: setup ## measure Weir and the floors, a few minutes
+bench-quick: setup ## measure Weir and the floors, about two minutes
 	@$(WITH_JAVA) $(PY) -m benchmarks --quick --output benchmarks/.data $(ARGS)
 
 all: lint type test ## what CI runs

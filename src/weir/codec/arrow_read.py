@@ -20,17 +20,6 @@ _TIMESTAMPS = {"SQL_TIMESTAMP": None, "TIMESTAMP_LTZ": datetime.timezone.utc}
 _OBJECTS = frozenset({"STRING", "CHAR"})
 
 
-def is_plain(arrow_type: Any) -> bool:
-    """Tell whether a column holds numbers, truth values or strings."""
-    types = pa.types
-    return bool(
-        types.is_integer(arrow_type)
-        or types.is_string(arrow_type)
-        or types.is_floating(arrow_type)
-        or types.is_boolean(arrow_type)
-    )
-
-
 def read_column(array: Any, type_info: TypeInformation) -> list[Any]:
     """Return the values of a column as the declared type has them."""
     kind = type_info.kind

@@ -104,6 +104,13 @@ def stable_order(codes: Array, count: int) -> Array:
     return order
 
 
+def can_encode_keys(column: pa.Array) -> bool:
+    """Tell whether keys are equal in the column where they are equal in Python (0.0 is -0.0)."""
+    kinds = pa.types
+    exact = kinds.is_signed_integer(column.type) or kinds.is_string(column.type)
+    return exact and not column.null_count
+
+
 def encode_keys(column: pa.Array) -> tuple[Array, list[Any]]:
     """Return the number of each row's key, and the keys in the order of their numbers."""
     encoded = column.dictionary_encode()

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from weir.codec.arrow import arrow_schema_for, rows_to_batch
+from weir.codec.arrow_read import read_column
 from weir.errors import UsageError, UserFunctionError, WeirError
 from weir.graph.plan import EdgeNode
 from weir.graph.transformation import Partitioning
@@ -86,7 +87,9 @@ class EdgeWriter:
             return
         self.records += len(chunk.values)
         mode = self.edge.partitioning
-        if mode is Partitioning.HASH:
+        if mode is Partitioning.HASH and self._columnar:
+            self._send_keyed_columns(self._batch(chunk))
+        elif mode is Partitioning.HASH:
             self._write_keyed(chunk)
         elif mode is Partitioning.BROADCAST:
             payload = self._pack(chunk)
@@ -135,8 +138,9 @@ class EdgeWriter:
         self.frames.append(Frame(target, self.edge.id, number, payload))
 
     def _pack(self, chunk: Chunk) -> Any:
-        if not self._columnar:
-            return pack_chunk(chunk)
+        return pack_columns(self._batch(chunk)) if self._columnar else pack_chunk(chunk)
+
+    def _batch(self, chunk: Chunk) -> pa.RecordBatch:
         try:
             batch = rows_to_batch(chunk.values, self.edge.type)
         except UsageError as error:
@@ -144,9 +148,7 @@ class EdgeWriter:
             raise UsageError(msg) from error
         if chunk.timestamps is not None:
             batch = batch.append_column(TIMESTAMPS, pa.array(chunk.timestamps, pa.int64()))
-        if chunk.groups is not None:
-            batch = batch.append_column(GROUPS, pa.array(chunk.groups, pa.uint16()))
-        return pack_columns(batch)
+        return batch
 
     def _write_keyed(self, chunk: Chunk) -> None:
         keys = self._keys(chunk.values)
@@ -250,9 +252,9 @@ class EdgeWriter:
                 self._send(target, pack_columns(batch.take(pa.array(rows))))
 
     def _column_groups(self, batch: pa.RecordBatch, fields: Sequence[str | int]) -> Any:
-        columns = [batch.column(i) for i in field_positions(batch.schema, fields)]
-        if len(columns) == 1:
-            column = columns[0]
+        positions = field_positions(batch.schema, fields)
+        if len(positions) == 1:
+            column = batch.column(positions[0])
             if column.null_count:
                 stable_hash(None)
             if _JAVA_INT(column.type):
@@ -261,9 +263,10 @@ class EdgeWriter:
                 )
             if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
                 return self._string_groups(column)
-            return np.array(self._groups(column.to_pylist()))
-        rows = list(zip(*(c.to_pylist() for c in columns), strict=True))
-        return np.array(self._groups(rows))
+        types = self.edge.type.get_field_types()
+        found = [read_column(batch.column(i), types[i]) for i in positions]
+        keys = found[0] if len(found) == 1 else list(zip(*found, strict=True))
+        return np.array(self._groups(keys))
 
     def _string_groups(self, column: pa.Array) -> Any:
         """Hash each distinct string once; what a batch repeats costs nothing."""

@@ -28,7 +28,6 @@ import numpy as np
 import pyarrow as pa
 
 from weir.codec.arrow import batch_to_columns, columns_to_rows
-from weir.codec.arrow_read import is_plain
 from weir.errors import UsageError
 from weir.graph.plan import EdgeNode
 
@@ -249,11 +248,8 @@ def read_batch(payload: pa.Buffer) -> pa.RecordBatch:
 def _keys(batch: pa.RecordBatch, columns: list[list[Any]], edge: EdgeNode) -> list[Any] | None:
     if edge.key is None or edge.key.fields is None:
         return None
-    # Where the values are plain, a key is the very object in its record: made once, cached once.
-    found = [
-        columns[i] if is_plain(batch.schema.field(i).type) else batch.column(i).to_pylist()
-        for i in field_positions(batch.schema, edge.key.fields)
-    ]
+    # A key is the very object in its record: made once, cached once.
+    found = [columns[i] for i in field_positions(batch.schema, edge.key.fields)]
     return found[0] if len(found) == 1 else list(zip(*found, strict=True))
 
 

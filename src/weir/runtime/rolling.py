@@ -18,6 +18,7 @@ from weir.runtime.columnar import (
     ColumnarChunk,
     ColumnInput,
     Grouped,
+    can_encode_keys,
     encode_keys,
     fits,
     running,
@@ -97,7 +98,7 @@ class SlotAggregate(SlotReduce):
         field = field_positions(batch.schema, [self.node.options["field"]])[0]
         key = field_positions(batch.schema, edge.key.fields)[0]  # type: ignore[union-attr, arg-type]
         values = values_of(batch.column(field), self._op)
-        if values is None or field == key or batch.column(key).null_count:
+        if values is None or field == key or not can_encode_keys(batch.column(key)):
             return False
         codes, keys = encode_keys(batch.column(key))
         rows = Grouped.of(codes, len(keys))

@@ -98,9 +98,11 @@ class Runner:
                 continue
             if name in self.startups:
                 continue
-            with _work() as work, contextlib.closing(ContenderProcess(contender)) as process:
-                run = Run(contender, plan.STARTER_WORKLOAD, False)
-                outcome = process.run(task_of(run, "smoke", work))
+            with _work() as work:
+                # The input is made before the clock starts.
+                task = task_of(Run(contender, plan.STARTER_WORKLOAD, False), "smoke", work)
+                with contextlib.closing(ContenderProcess(contender)) as process:
+                    outcome = process.run(task)
                 if outcome is not None and outcome.startup is not None:
                     self.startups[name] = outcome.startup
                     say(f"start-up of {name}: {outcome.startup:.1f} s")

@@ -2,11 +2,11 @@
 
 import pytest
 
-from weir.runtime import exchange, subtask
+from weir.runtime import gather, subtask
 
 
 @pytest.fixture(autouse=True, params=["whole", "parts"])
 def parts(request, monkeypatch):
     if request.param == "parts":
         monkeypatch.setattr(subtask, "PART_ROWS", 2)
-        monkeypatch.setattr(exchange, "FRAME_ROWS", 3)
+        monkeypatch.setattr(gather, "FRAME_ROWS", 3)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from weir.runtime import exchange, subtask
+from weir.runtime import gather, subtask
 
 
 @pytest.fixture(autouse=True)
 def parts_of_few_records(monkeypatch):
     monkeypatch.setattr(subtask, "PART_ROWS", 3)
-    monkeypatch.setattr(exchange, "FRAME_ROWS", 7)
+    monkeypatch.setattr(gather, "FRAME_ROWS", 7)

@@ -36,6 +36,8 @@ def read_column(array: Any, type_info: TypeInformation) -> list[Any]:
         return _maps(array, type_info)
     element = getattr(type_info, "elem_type", None)
     if element is not None and hasattr(array, "offsets") and not pa.types.is_map(array.type):
+        if not len(array):
+            return []  # it may come without any offset
         first, last = _span(array)
         items = read_column(array.values.slice(first, last - first), element)
         return _slices(items, array)
@@ -90,6 +92,8 @@ def _span(array: Any) -> tuple[int, int]:
 
 
 def _maps(array: Any, type_info: MapTypeInfo) -> list[Any]:
+    if not len(array):
+        return []
     first, last = _span(array)
     keys = read_column(array.keys.slice(first, last - first), type_info.key_type)
     values = read_column(array.items.slice(first, last - first), type_info.value_type)

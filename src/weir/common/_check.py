@@ -253,14 +253,16 @@ def check_tuple(type_name: str, checks: Sequence[Check]) -> Check:
     def check(value: Any) -> Any:
         if value is None:
             return None
-        if value.__class__ is not tuple:
-            if not isinstance(value, (tuple, list, Row)):
-                refuse(type_name, value, f"a tuple of {arity} values")
-            value = tuple(value)
-        if len(value) != arity:
+        if value.__class__ is tuple:
+            plain = value
+        elif isinstance(value, (tuple, list, Row)):
+            plain = tuple(value)
+        else:
             refuse(type_name, value, f"a tuple of {arity} values")
-        changed = _fields_checked(value, checks)
-        return value if changed is None else changed
+        if len(plain) != arity:
+            refuse(type_name, value, f"a tuple of {arity} values")
+        changed = _fields_checked(plain, checks)
+        return plain if changed is None else changed
 
     return check
 

@@ -30,9 +30,11 @@ class ColumnInput:
     timestamps: list[int | None] | None
 
     @classmethod
-    def of(cls, payloads: list[pa.Buffer]) -> ColumnInput:
-        """Join columnar payloads of one edge, in order."""
+    def of(cls, payloads: list[pa.Buffer]) -> ColumnInput | None:
+        """Join columnar payloads of one edge, in order; None when only some have timestamps."""
         batches = [read_batch(payload) for payload in payloads]
+        if any(batch.schema != batches[0].schema for batch in batches):
+            return None
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         groups = batch.column(GROUPS).to_numpy()
         names = batch.schema.names

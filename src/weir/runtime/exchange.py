@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from itertools import chain, compress
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,6 @@ from weir.runtime.frame import (
 )
 
 _CACHE_MAX = 1 << 18
-# Enough that a frame's own cost does not count, few enough to be in the caches when it is packed.
-FRAME_ROWS = 8192
 _JAVA_INT = pa.types.is_signed_integer
 
 
@@ -97,7 +95,7 @@ class EdgeWriter:
                 self._send(target, payload)
         elif mode is Partitioning.GLOBAL:
             self._send(0, self._pack(chunk))
-        elif mode in (Partitioning.FORWARD, Partitioning.RESCALE):
+        elif mode is Partitioning.FORWARD:
             self._send(self._forward_target(), self._pack(chunk))
         else:
             self._write_spread(chunk, self._spread(chunk))
@@ -113,17 +111,21 @@ class EdgeWriter:
         self.records += batch.num_rows
         if chunk.timestamps is not None:
             batch = batch.append_column(TIMESTAMPS, chunk.timestamps)
-        if edge.partitioning is Partitioning.HASH:
+        self._route_columns(batch)
+        return True
+
+    def _route_columns(self, batch: pa.RecordBatch) -> None:
+        mode = self.edge.partitioning
+        if mode is Partitioning.HASH:
             self._send_keyed_columns(batch)
-        elif edge.partitioning is Partitioning.BROADCAST:
+        elif mode is Partitioning.BROADCAST:
             payload = pack_columns(batch)
             for target in range(self._targets):
                 self._send(target, payload)
-        elif edge.partitioning is Partitioning.GLOBAL:
+        elif mode is Partitioning.GLOBAL:
             self._send(0, pack_columns(batch))
         else:
             self._send(self._forward_target(), pack_columns(batch))
-        return True
 
     def _forward_target(self) -> int:
         if self.edge.source_level > 0 and self.edge.partitioning is Partitioning.FORWARD:
@@ -240,10 +242,9 @@ class EdgeWriter:
         fields = self.edge.key.fields if self.edge.key else None
         groups = self._column_groups(batch, fields or ())
         batch = batch.append_column(GROUPS, pa.array(groups.astype(np.uint16)))
-        if self._targets == 1:
-            self._send(0, pack_columns(batch))
-            return
-        owners = self._owner[groups]
+        self._send_split(batch, self._owner[groups])
+
+    def _send_split(self, batch: pa.RecordBatch, owners: npt.NDArray[Any]) -> None:
         for target in range(self._targets):
             rows = np.flatnonzero(owners == target)
             if len(rows) == batch.num_rows:
@@ -273,51 +274,3 @@ class EdgeWriter:
         encoded = column.dictionary_encode()
         distinct = self._groups(encoded.dictionary.to_pylist())
         return np.array(distinct)[encoded.indices.to_numpy()]
-
-
-class GatheringWriter(EdgeWriter):
-    """An edge writer whose frames have thousands of records though they come in small chunks."""
-
-    def __init__(self, edge: EdgeNode, sender: int, operator_name: str) -> None:
-        """Prepare for one subtask."""
-        super().__init__(edge, sender, operator_name)
-        self._gathered: list[Chunk] = []
-        self._count = 0
-
-    def restart(self) -> None:
-        """Begin a new epoch; what was gathered in one that failed is gone."""
-        super().restart()
-        self._gathered, self._count = [], 0
-
-    def write(self, chunk: Chunk) -> None:
-        """Take records; route and pack them when there are enough."""
-        if isinstance(chunk, ColumnarChunk):
-            self.flush()
-            super().write(chunk)
-            return
-        self._gathered.append(chunk)
-        self._count += len(chunk.values)
-        if self._count >= FRAME_ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Route and pack what was gathered."""
-        gathered, self._gathered, self._count = self._gathered, [], 0
-        if gathered:
-            super().write(gathered[0] if len(gathered) == 1 else _joined(gathered))
-
-    def take_frames(self) -> list[Frame]:
-        """Hand over everything that was written."""
-        self.flush()
-        return super().take_frames()
-
-
-def _joined(chunks: list[Chunk]) -> Chunk:
-    """Return the records of some chunks as one, without keys: those depend on the edge."""
-    values = list(chain.from_iterable(chunk.values for chunk in chunks))
-    if all(chunk.timestamps is None for chunk in chunks):
-        return Chunk(values)
-    stamps: list[int | None] = []
-    for chunk in chunks:
-        stamps += chunk.timestamps or [None] * len(chunk.values)
-    return Chunk(values, stamps)

@@ -5,6 +5,7 @@ number, so that a receiver can restore a fixed order) and `payload`. The payload
 what follows:
 
     b"P"  pickle of (values, timestamps | None, keys | None, groups as bytes of uint16 | None)
+    b"Q"  several of those, each after its length as uint32, little-endian
     b"A"  Arrow IPC stream of one record batch; column `__ts` holds timestamps and `__kg` key
           groups where the edge has them; keys are fields of the record
     b"C"  MessagePack map: control data of an upstream subtask (watermark, barrier, counts)
@@ -20,6 +21,7 @@ import pickle
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -27,7 +29,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from weir.backend.admission import holds_only_immutable
 from weir.codec.arrow import batch_to_columns, columns_to_rows
+from weir.codec.arrow_read import read_column
 from weir.errors import UsageError
 from weir.graph.plan import EdgeNode
 
@@ -151,6 +155,16 @@ def pack_chunk(chunk: Chunk) -> bytes:
     return b"P" + dumps((chunk.values, chunk.timestamps, chunk.keys, groups))
 
 
+def join_pickles(payloads: list[bytes]) -> bytes:
+    """Return the payload with the records of several payloads of `pack_chunk`, in order."""
+    if len(payloads) == 1:
+        return payloads[0]
+    parts = [b"Q"]
+    for payload in payloads:
+        parts += (len(payload).to_bytes(4, "little"), payload)
+    return b"".join(parts)
+
+
 def pack_columns(batch: pa.RecordBatch) -> pa.Buffer:
     """Encode a record batch, extra columns included."""
     sink = pa.BufferOutputStream()
@@ -195,9 +209,10 @@ def payload_kind(payload: pa.Buffer | bytes) -> bytes:
 
 def unpack_data(payload: pa.Buffer, edge: EdgeNode) -> Chunk:
     """Decode a data payload into Python records, keys and key groups."""
-    if payload_kind(payload) == b"P":
-        return _unpickle(payload)
-    return _records(read_batch(payload), edge)
+    if payload_kind(payload) == b"A":
+        return _records(read_batch(payload), edge)
+    chunks = list(_unpickle(payload))
+    return chunks[0] if len(chunks) == 1 else join_chunks(chunks)
 
 
 def unpack_parts(payload: pa.Buffer, edge: EdgeNode, rows: int) -> Iterator[Chunk]:
@@ -206,23 +221,53 @@ def unpack_parts(payload: pa.Buffer, edge: EdgeNode, rows: int) -> Iterator[Chun
     Records that are made, handled and dropped before the next ones are made stay in the caches of
     the processor.
     """
-    if payload_kind(payload) == b"P":
-        chunk = _unpickle(payload)
+    if payload_kind(payload) == b"A":
+        batch = read_batch(payload)
+        for start in range(0, batch.num_rows, rows):
+            yield _records(batch.slice(start, rows), edge)
+        return
+    for chunk in _unpickle(payload):
+        if len(chunk) <= rows:
+            yield chunk
+            continue
         for start in range(0, len(chunk), rows):
             yield chunk.rows(start, start + rows)
+
+
+def _unpickle(payload: pa.Buffer) -> Iterator[Chunk]:
+    view = memoryview(payload)
+    if payload_kind(payload) == b"P":
+        yield _unpickled(view[1:])
         return
-    batch = read_batch(payload)
-    for start in range(0, batch.num_rows, rows):
-        yield _records(batch.slice(start, rows), edge)
+    start = 1
+    while start < len(view):
+        end = start + 4 + int.from_bytes(view[start : start + 4], "little")
+        yield _unpickled(view[start + 5 : end])
+        start = end
 
 
-def _unpickle(payload: pa.Buffer) -> Chunk:
-    values, timestamps, keys, raw = pickle.loads(memoryview(payload)[1:])
+def _unpickled(data: memoryview) -> Chunk:
+    values, timestamps, keys, raw = pickle.loads(data)
     if raw is None:
         return Chunk(values, timestamps, keys, None)
     groups = array("H")
     groups.frombytes(raw)
     return Chunk(values, timestamps, keys, groups)
+
+
+def join_chunks(chunks: list[Chunk]) -> Chunk:
+    """Return the records of some chunks of one edge, all or none of which have keys."""
+    values = list(chain.from_iterable(chunk.values for chunk in chunks))
+    stamps: list[int | None] | None = None
+    if any(chunk.timestamps is not None for chunk in chunks):
+        stamps = []
+        for chunk in chunks:
+            stamps += chunk.timestamps or [None] * len(chunk.values)
+    if chunks[0].keys is None:
+        return Chunk(values, stamps)
+    keys = list(chain.from_iterable(chunk.keys or () for chunk in chunks))
+    groups = list(chain.from_iterable(chunk.groups or () for chunk in chunks))
+    return Chunk(values, stamps, keys, groups)
 
 
 def _records(batch: pa.RecordBatch, edge: EdgeNode) -> Chunk:
@@ -248,8 +293,13 @@ def read_batch(payload: pa.Buffer) -> pa.RecordBatch:
 def _keys(batch: pa.RecordBatch, columns: list[list[Any]], edge: EdgeNode) -> list[Any] | None:
     if edge.key is None or edge.key.fields is None:
         return None
-    # A key is the very object in its record: made once, cached once.
-    found = [columns[i] for i in field_positions(batch.schema, edge.key.fields)]
+    types = edge.type.get_field_types()
+    # A plain key is the very object in its record: made once, cached once. What can change, or
+    # holds what can, is made anew: a function that changes its record must not change the key.
+    found = [
+        columns[i] if holds_only_immutable(types[i]) else read_column(batch.column(i), types[i])
+        for i in field_positions(batch.schema, edge.key.fields)
+    ]
     return found[0] if len(found) == 1 else list(zip(*found, strict=True))
 
 

@@ -24,7 +24,6 @@ from weir.graph.transformation import Partitioning
 from weir.runtime.catalog import slot_operator
 from weir.runtime.columnar import ColumnInput
 from weir.runtime.connected import BROADCAST_INPUT
-from weir.runtime.exchange import GatheringWriter
 from weir.runtime.frame import (
     MAX_WATERMARK,
     REPORT_EDGE,
@@ -39,6 +38,7 @@ from weir.runtime.frame import (
     unpack_data,
     unpack_parts,
 )
+from weir.runtime.gather import GatheringWriter
 from weir.runtime.in_flight import InFlight, LevelProgress, keep
 from weir.runtime.operator import Operator, TaskFacts
 from weir.runtime.rolling import SlotAggregate
@@ -225,7 +225,7 @@ class Subtask:
             if columns and frames and isinstance(op, SlotAggregate):
                 given = ColumnInput.of([frame.payload for frame in frames])
                 self._watermarks[number].saw_records()
-                if op.process_columns(given, edge):
+                if given is not None and op.process_columns(given, edge):
                     reach("slot.epoch")
                     continue
             left += frames
@@ -236,10 +236,10 @@ class Subtask:
         edges = self.plan.edges
         for frame in data:
             edge = edges[frame.edge]
-            process = self.operators[edge.target].process
+            target = self.operators[edge.target]
             for chunk in unpack_parts(frame.payload, edge, PART_ROWS):
                 self._watermarks[edge.id].saw_records()
-                process(chunk, edge.input_index)
+                target.process(chunk, edge.input_index)
                 self.between_parts()
             reach("slot.epoch")
 

@@ -27,6 +27,11 @@ class Interludes:
         self._lock = lock
         self._queue: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
 
+    @property
+    def waiting(self) -> bool:
+        """Tell whether there is anything to do."""
+        return bool(self._queue)
+
     def run(self, work: Callable[[], T]) -> T:
         """Do something as soon as there is a moment for it, by whoever has the moment."""
         done: Future[T] = Future()

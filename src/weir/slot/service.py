@@ -76,7 +76,12 @@ class SlotService:
         self._interludes = Interludes(self._lock)
         self._overtake = overtake or Overtake(Slices(clock))
         self._overtake.slices.between = self._between_slices
-        subtask.between_parts = self._interludes.drain
+        subtask.between_parts = self._between_parts
+
+    @property
+    def waiting(self) -> bool:
+        """Tell whether anything waits for a moment when no record is being handled."""
+        return self._interludes.waiting
 
     @property
     def attempt(self) -> int:
@@ -106,7 +111,8 @@ class SlotService:
                 if cut is not None:
                     self._make(cut)
             except Exception as error:
-                self._fail(error)
+                if self._failure is None:
+                    self._fail(error)
                 raise
             self._end_epoch(level, info, out, directory)
             self._interludes.drain()
@@ -123,7 +129,14 @@ class SlotService:
         cut = self._overtake.wanted()
         if cut is not None:
             self._make(cut)
+        self._between_parts()
+
+    def _between_parts(self) -> None:
+        """Do what waits for a moment like this; a slot that failed in it goes no further."""
         self._interludes.drain()
+        if self._failure is not None:
+            msg = f"the slot failed: {self._failure}"
+            raise SlotFailedError(msg)
 
     def _make(self, cut: Cut) -> None:
         """Take part in a checkpoint here, in the middle of its epoch."""

@@ -205,3 +205,16 @@ def test_a_foreign_batch_gives_rows_of_plain_python_values() -> None:
     wanted = {**source, "m": {"k": 1}, "st": Row(x=1, y=["z"])}
     assert exact(row.as_dict()) == exact(wanted)
     assert list(nulls) == [None] * len(source)
+
+
+@pytest.mark.parametrize(
+    "type_info", [Types.LIST(Types.LONG()), Types.MAP(Types.LONG(), Types.LONG())]
+)
+def test_an_empty_column_of_collections_may_have_no_offsets(type_info):
+    pairs = pa.struct([pa.field("key", pa.int64(), nullable=False), pa.field("value", pa.int64())])
+    if type_info.kind == "MAP":
+        whole, child = pa.map_(pa.int64(), pa.int64()), pa.array([], pairs)
+    else:
+        whole, child = pa.list_(pa.int64()), pa.array([], pa.int64())
+    column = pa.Array.from_buffers(whole, 0, [None, pa.py_buffer(b"")], children=[child])
+    assert batch_to_rows(pa.record_batch([column], ["f0"]), type_info) == []

@@ -123,12 +123,21 @@ def test_a_value_that_fits_exactly_is_returned_itself(
         (Types.ROW([Types.LONG()]), Row.of_kind(RowKind.DELETE, 1)),
         (Types.ROW_NAMED(["a"], [Types.LONG()]), Row(b=1)),
         (Types.TUPLE([Types.LONG()]), 1),
+        (Types.TUPLE([Types.LONG()]), (1, 2)),
+        (Types.TUPLE([Types.LONG()]), ["a"]),
     ],
     ids=repr,
 )
 def test_a_value_that_does_not_fit_is_refused(type_info: TypeInformation, value: Any) -> None:
     with pytest.raises(UsageError, match=r"Types\..*cannot hold"):
         type_info.check(value)
+
+
+def test_a_refusal_shows_the_value_as_it_was_given() -> None:
+    with pytest.raises(
+        UsageError, match=r"cannot hold \[1, 2\] of type list: expected a tuple of 1"
+    ):
+        Types.TUPLE([Types.LONG()]).check([1, 2])
 
 
 def test_types_are_values() -> None:

@@ -6,11 +6,14 @@ from itertools import chain
 import pyarrow as pa
 import pytest
 
+from weir.common import Row
 from weir.common.typeinfo import Types
 from weir.graph.plan import EdgeNode
 from weir.graph.transformation import KeySpec, Partitioning
-from weir.runtime.exchange import FRAME_ROWS, EdgeWriter, GatheringWriter
+from weir.runtime.columnar import ColumnInput
+from weir.runtime.exchange import EdgeWriter
 from weir.runtime.frame import Chunk, unpack_data, unpack_parts
+from weir.runtime.gather import FRAME_BYTES, FRAME_ROWS, GatheringWriter
 
 NESTED = Types.TUPLE(
     [Types.STRING(), Types.LIST(Types.LONG()), Types.MAP(Types.LONG(), Types.LONG())]
@@ -81,16 +84,66 @@ def test_parts_hold_the_records_of_the_frame_in_order(edge, stamped):
             assert list(chain.from_iterable(map(fields, parts))) == whole
 
 
-def test_a_key_is_the_very_object_in_its_record():
+def test_a_plain_key_is_the_very_object_in_its_record():
     (frame, *_) = written(EdgeWriter(PLAIN, 0, "target"), [Chunk([record(PLAIN, 1)])])
     chunk = unpack_data(pa.py_buffer(frame.payload), PLAIN)
     assert chunk.keys[0] is chunk.values[0][0]
 
 
+def test_a_key_that_can_change_is_not_the_object_in_its_record():
+    edge = replace(PLAIN, type=Types.TUPLE([Types.ROW([Types.LONG()])]))
+    (frame, *_) = written(EdgeWriter(edge, 0, "target"), [Chunk([(Row(7),)])])
+    chunk = unpack_data(pa.py_buffer(frame.payload), edge)
+    chunk.values[0][0][0] = 8
+    assert chunk.keys == [Row(7)]
+
+
+ROWS = Types.TUPLE([Types.STRING(), Types.ROW([Types.LONG()])])
+
+
+@pytest.mark.parametrize(
+    "edge",
+    [
+        replace(PLAIN, type=ROWS),
+        replace(PLAIN, type=None, key=KeySpec(lambda row: row[0])),
+        replace(PLAIN, type=ROWS, key=None, partitioning=Partitioning.REBALANCE),
+        replace(PLAIN, type=None, key=None, partitioning=Partitioning.BROADCAST),
+    ],
+    ids=["columns", "pickled", "spread columns", "pickled to all"],
+)
+def test_what_is_changed_after_it_was_sent_was_sent_as_it_was(edge):
+    row = Row(0)
+    writer = GatheringWriter(edge, 0, "target")
+    for n in range(6):
+        row[0] = n
+        writer.write(Chunk([("k", row)]))
+    frames = writer.take_frames()
+    got = {v[1][0] for t in range(edge.parallelism) for v, *_ in received(frames, edge, t)}
+    assert got == set(range(6))
+
+
+@pytest.mark.parametrize("columns", [True, False])
+def test_wide_records_are_sent_before_there_are_many(columns):
+    edge = replace(PLAIN, type=Types.STRING() if columns else None, key=None)
+    edge = replace(edge, partitioning=Partitioning.GLOBAL)
+    writer = GatheringWriter(edge, 0, "target")
+    for _ in range(3):
+        writer.write(Chunk(["x" * FRAME_BYTES]))
+    assert len(writer.frames) == 3
+
+
+def test_records_are_dealt_one_by_one_to_the_targets_of_a_rescaled_edge():
+    edge = replace(PLAIN, partitioning=Partitioning.RESCALE, key=None, parallelism=4)
+    frames = written(
+        GatheringWriter(edge, 1, "target"), [Chunk([record(edge, n)]) for n in range(8)]
+    )
+    assert [len(received(frames, edge, target)) for target in range(4)] == [2, 2, 2, 2]
+
+
 @pytest.mark.parametrize("edge", EDGES.values(), ids=EDGES)
 def test_gathered_chunks_arrive_as_if_they_were_sent_one_by_one(edge):
     values = [record(edge, n) for n in range(60)]
-    chunks = [Chunk(values[n : n + 4], None if n % 8 else [n] * 4) for n in range(0, 60, 4)]
+    chunks = [Chunk(values[n : n + 4], None if n < 32 else [n] * 4) for n in range(0, 60, 4)]
     one_by_one = written(EdgeWriter(edge, 1, "target"), chunks)
     gathered = written(GatheringWriter(edge, 1, "target"), chunks)
     assert len(gathered) < len(one_by_one)
@@ -108,3 +161,13 @@ def test_a_frame_is_sent_when_there_are_enough_records_for_it():
     writer.write(Chunk([3]))
     writer.restart()
     assert writer.take_frames() == []
+
+
+def test_columns_of_which_only_some_have_timestamps_are_not_joined():
+    edge = replace(PLAIN, parallelism=1)
+    chunks = [Chunk([record(edge, 1)], [5]), Chunk([record(edge, 2)])]
+    frames = written(GatheringWriter(edge, 0, "target"), chunks)
+    payloads = [pa.py_buffer(frame.payload) for frame in frames]
+    assert len(payloads) == 2
+    assert ColumnInput.of(payloads) is None
+    assert ColumnInput.of(payloads[:1]).timestamps == [5]

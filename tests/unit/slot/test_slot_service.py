@@ -10,6 +10,7 @@ from tests.harness.overtaking import Overtake, job, settings
 from tests.harness.programs import environment
 
 from weir.datastream import KeyedProcessFunction
+from weir.errors import UserFunctionError
 from weir.jobmanager.overtake import Outcome
 from weir.runtime.subtask import PART_ROWS
 from weir.testing.harness import collect
@@ -119,21 +120,52 @@ class GatedAt(Gated):
     def process_element(self, value, ctx):
         return super().process_element(value, ctx) if value in SHARED["stops"] else (value,)
 
+    def notify_checkpoint_complete(self, checkpoint_id):
+        super().notify_checkpoint_complete(checkpoint_id)
+        if checkpoint_id == SHARED.get("fails at"):
+            msg = "the disk is full"
+            raise OSError(msg)
 
-def test_without_slices_a_completion_is_carried_out_between_two_parts(gate):
+
+@pytest.fixture
+def at_the_end_of_a_part(gate):
+    """An aligned job whose epoch of two parts is at the last record of the first one."""
     SHARED["stops"] = (PART_ROWS, PART_ROWS + 1)
     env = environment()
     collect(env.from_sequence(1, PART_ROWS + 5).key_by(lambda n: 0).process(GatedAt()).uid("gated"))
     harness = job(env, Hooks(), 1, mode="exactly-once", partitions=1)
     with ThreadPoolExecutor(2) as pool:
-        epoch_run = pool.submit(harness.run_epoch)
+        harness.pool = pool
+        harness.epoch_run = pool.submit(harness.run_epoch, checkpoint=True)
         gate.reached()
-        told = pool.submit(service(harness).notify_complete, 0, 42)
-        assert not wait([told], 0.05).done
-        gate.let(1)
-        gate.reached()
-        assert told.result(LONG_S) == []
-        assert SHARED["told"] == [42]
-        assert not epoch_run.done()
-        gate.let(1)
-        epoch_run.result(LONG_S)
+        yield harness
+        gate.let(100)
+
+
+def told_in_the_middle(harness, checkpoint_id):
+    """Tell of a completed checkpoint; it waits for the end of the part."""
+    told = harness.pool.submit(service(harness).notify_complete, 0, checkpoint_id)
+    while not service(harness).waiting:
+        assert not wait([told], 0.01).done
+    return told
+
+
+def test_without_slices_a_completion_is_carried_out_between_two_parts(at_the_end_of_a_part, gate):
+    told = told_in_the_middle(at_the_end_of_a_part, 42)
+    gate.let(1)
+    gate.reached()
+    assert told.result(LONG_S) == []
+    assert SHARED["told"] == [42]
+    assert not at_the_end_of_a_part.epoch_run.done()
+
+
+def test_a_slot_that_fails_between_two_parts_goes_no_further(at_the_end_of_a_part, gate):
+    SHARED["fails at"] = 42
+    told = told_in_the_middle(at_the_end_of_a_part, 42)
+    gate.let(100)
+    with pytest.raises(UserFunctionError, match="the disk is full"):
+        told.result(LONG_S)
+    with pytest.raises(UserFunctionError, match="the disk is full"):
+        at_the_end_of_a_part.epoch_run.result(LONG_S)
+    assert not gate.waiting.acquire(blocking=False)
+    assert at_the_end_of_a_part.runner.coordinator.completed == []

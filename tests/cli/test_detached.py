@@ -166,9 +166,13 @@ def test_an_interrupt_while_a_job_starts_leaves_it_alone(tmp_path, run_dir):
         [sys.executable, "-m", "weir.cli.main", *words], stderr=subprocess.PIPE, text=True
     )
     pid = int(up.read_text())
-    command.send_signal(signal.SIGINT)
-    _, err = command.communicate(timeout=60)
-    assert command.returncode == 130
-    assert "goes on; look with: weir list, or its log" in err
-    os.kill(pid, 0)
-    threading.Thread(target=fifo.write_text, args=("go",), daemon=True).start()
+    try:
+        command.send_signal(signal.SIGINT)
+        _, err = command.communicate(timeout=60)
+        assert command.returncode == 130
+        assert "goes on; look with: weir list, or its log" in err
+        os.kill(pid, 0)
+    finally:
+        # Whatever happened, neither the command nor the job stays.
+        command.kill()
+        threading.Thread(target=fifo.write_text, args=("go",), daemon=True).start()

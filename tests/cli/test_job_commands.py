@@ -344,7 +344,10 @@ def test_an_interrupted_command_says_that_the_savepoint_goes_on(job):
     # The line says that the command waits; before it an interrupt would end it as any other.
     assert "was requested" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert out == ""
     assert "goes on; look with: weir list" in err

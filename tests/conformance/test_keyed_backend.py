@@ -29,6 +29,36 @@ class TestHashMapBackend(KeyedBackendConformance):
         return HashMapBackend(key_type, key_groups)
 
 
+class TestFlatHashMapBackend(KeyedBackendConformance):
+    """Numbers in arrays from the first entry on."""
+
+    def make_backend(self, key_type: Any, key_groups: KeyGroupRange) -> KeyedBackend:
+        """Return an empty backend."""
+        return HashMapBackend(key_type, key_groups, flat_from=0)
+
+
+class TestGrowingHashMapBackend(KeyedBackendConformance):
+    """Numbers in arrays after the epoch in which they became many."""
+
+    def make_backend(self, key_type: Any, key_groups: KeyGroupRange) -> KeyedBackend:
+        """Return an empty backend."""
+        return HashMapBackend(key_type, key_groups, flat_from=50)
+
+
+class TestTrackedFlatHashMapBackend(KeyedBackendConformance, IncrementalConformance):
+    """Numbers in arrays that remember what changed."""
+
+    def make_backend(self, key_type: Any, key_groups: KeyGroupRange) -> KeyedBackend:
+        """Return an empty backend."""
+        return HashMapBackend(key_type, key_groups, tracked=True, flat_from=0)
+
+    def make_incremental(
+        self, key_type: Any, key_groups: KeyGroupRange, shared: SharedFiles
+    ) -> KeyedBackend:
+        """Return an empty backend; shared files come with each snapshot."""
+        return self.make_backend(key_type, key_groups)
+
+
 class TestTrackedHashMapBackend(KeyedBackendConformance, IncrementalConformance):
     """Objects in memory that remember what changed."""
 

@@ -56,7 +56,7 @@ class IncrementalModel(KeyedBackendModel):
     pending = Bundle("pending")
 
     def incremental(self, owned: KeyGroupRange, shared: SharedFiles) -> KeyedBackend:
-        return HashMapBackend(Types.STRING(), owned, tracked=True)
+        return HashMapBackend(Types.LONG(), owned, tracked=True)
 
     def make(self, owned: KeyGroupRange) -> KeyedBackend:
         return self.incremental(owned, MemoryFiles())
@@ -84,7 +84,7 @@ class IncrementalModel(KeyedBackendModel):
         return Job(lambda owned: self.incremental(owned, by_start[owned.start]), parallelism, [])
 
     @rule(target=pending, later=st.lists(CHANGES, max_size=4))
-    def take(self, later: list[tuple[str, str, int]]) -> Any:
+    def take(self, later: list[tuple[str, int, int]]) -> Any:
         self.number += 1
         self.clock.advance(10)
         both = zip(self.worlds, self.job.backends, strict=True)
@@ -188,6 +188,13 @@ class IncrementalModel(KeyedBackendModel):
         self.generation += 1
 
 
+class FlatIncrementalModel(IncrementalModel):
+    """The same with numbers in arrays."""
+
+    def incremental(self, owned: KeyGroupRange, shared: SharedFiles) -> KeyedBackend:
+        return HashMapBackend(Types.LONG(), owned, tracked=True, flat_from=owned.start % 3)
+
+
 class ChangelogModel(IncrementalModel):
     """The same with a log, segments of a few changes, and a materialisation now and then."""
 
@@ -205,7 +212,7 @@ class ChangelogModel(IncrementalModel):
         return ChangelogBackend(inner, place, self.backgrounds[-1])
 
     def inner(self, owned: KeyGroupRange) -> ChangeSource:
-        return HashMapBackend(Types.STRING(), owned, tracked=True)
+        return HashMapBackend(Types.LONG(), owned, tracked=True)
 
     def __init__(self) -> None:
         self.backgrounds: list[ManualBackground] = []
@@ -218,6 +225,13 @@ class ChangelogModel(IncrementalModel):
             assert background.errors == []
 
 
+class FlatChangelogModel(ChangelogModel):
+    """The same over numbers in arrays."""
+
+    def inner(self, owned: KeyGroupRange) -> ChangeSource:
+        return HashMapBackend(Types.LONG(), owned, tracked=True, flat_from=owned.start % 3)
+
+
 class RocksDBChangelogModel(ChangelogModel):
     """The same over databases, with memory for two objects."""
 
@@ -228,7 +242,7 @@ class RocksDBChangelogModel(ChangelogModel):
 
     def inner(self, owned: KeyGroupRange) -> ChangeSource:
         options = {"state.backend.rocksdb.memory.fixed-per-slot": 1 << 12}
-        made: ChangeSource = self.databases.tracked(options, owned)
+        made: ChangeSource = self.databases.tracked(options, owned, Types.LONG())
         return made
 
     def teardown(self) -> None:
@@ -239,6 +253,12 @@ class RocksDBChangelogModel(ChangelogModel):
 
 TestIncrementalModel = IncrementalModel.TestCase
 TestIncrementalModel.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+
+TestFlatIncrementalModel = FlatIncrementalModel.TestCase
+TestFlatIncrementalModel.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+
+TestFlatChangelogModel = FlatChangelogModel.TestCase
+TestFlatChangelogModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 TestChangelogModel = ChangelogModel.TestCase
 TestChangelogModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

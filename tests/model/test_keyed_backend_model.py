@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 from tests.databases import Databases, scratch_directory
 
-from weir.backend.base import KeyedBackend
+from weir.backend.base import VOID, KeyedBackend
 from weir.backend.hashmap import HashMapBackend
 from weir.common.typeinfo import Types
 from weir.keygroup import KeyGroupRange, key_group, range_of, subtask_of
@@ -40,7 +40,8 @@ from weir.state.descriptor import (
 from weir.testing.backend_snapshot_conformance import Sum, source_of, write_file
 
 MAX_PARALLELISM = 8
-ALL_KEYS = ["a", "b"]
+ALL_KEYS = [1, -(1 << 40)]
+PART_ROWS = 40
 DECLARATIONS: dict[str, Any] = {
     "value": ValueStateDescriptor("value", Types.LONG()),
     "object": ValueStateDescriptor("object"),
@@ -72,7 +73,7 @@ OPERATIONS = [
 ]
 CHANGES = st.tuples(st.sampled_from(OPERATIONS), st.sampled_from(ALL_KEYS), st.integers(-1, 1))
 
-Contents = dict[tuple[str, str], Any]
+Contents = dict[tuple[str, int], Any]
 
 
 class Job:
@@ -94,13 +95,16 @@ class Job:
         for backend in self.backends:
             backend.close()
 
-    def state(self, name: str, key: str) -> Any:
+    def owner(self, key: int) -> KeyedBackend:
         group = key_group(key, MAX_PARALLELISM)
-        backend = self.backends[subtask_of(group, self.parallelism, MAX_PARALLELISM)]
+        return self.backends[subtask_of(group, self.parallelism, MAX_PARALLELISM)]
+
+    def state(self, name: str, key: int) -> Any:
+        group, backend = key_group(key, MAX_PARALLELISM), self.owner(key)
         backend.current.key, backend.current.group = key, group
         return backend.state(DECLARATIONS[name])
 
-    def read(self, name: str, key: str) -> Any:
+    def read(self, name: str, key: int) -> Any:
         state = self.state(name, key)
         if name in ("value", "object"):
             return state.value()
@@ -127,7 +131,7 @@ class KeyedBackendModel(RuleBasedStateMachine):
     finished = Bundle("finished")
 
     def make(self, owned: KeyGroupRange) -> KeyedBackend:
-        return HashMapBackend(Types.STRING(), owned)
+        return HashMapBackend(Types.LONG(), owned)
 
     @initialize(parallelism=st.integers(1, 4))
     def start(self, parallelism: int) -> None:
@@ -136,87 +140,111 @@ class KeyedBackendModel(RuleBasedStateMachine):
         self.generation = 0
 
     @rule(changes=st.lists(CHANGES, min_size=5, max_size=15))
-    def change_more(self, changes: list[tuple[str, str, int]]) -> None:
+    def change_more(self, changes: list[tuple[str, int, int]]) -> None:
         self.change(changes)
 
-    def change(self, changes: list[tuple[str, str, int]]) -> None:
+    @rule(changes=st.lists(CHANGES, min_size=1, max_size=8), rows=st.sampled_from([0, PART_ROWS]))
+    def change_in_parts(self, changes: list[tuple[str, int, int]], rows: int) -> None:
+        """Every subtask learns its keys before; so many that it is worth while, or just them."""
+        for backend in self.job.backends:
+            mine = [change for change in changes if self.job.owner(change[1]) is backend]
+            keys = [key for _, key, _ in mine]
+            keys *= 1 + rows // (len(keys) or 1)
+            backend.begin_part(keys, [key_group(key, MAX_PARALLELISM) for key in keys])
+            self.change(mine)
+            backend.end_part()
+
+    @rule(number=st.integers(1, 9))
+    def use_a_namespace(self, number: int) -> None:
+        """What is in a namespace is apart, and gone again before anybody looks."""
+        for key in ALL_KEYS[number:]:
+            state = self.job.state("value", key)
+            current = self.job.owner(key).current
+            current.namespace = "space"
+            assert state.value() is None
+            state.update(number)
+            assert state.value() == number
+            state.clear()
+            current.namespace = VOID
+
+    def change(self, changes: list[tuple[str, int, int]]) -> None:
         for operation, key, number in changes:
             getattr(self, operation)(key, number)
 
-    def update_value(self, key: str, number: int) -> None:
+    def update_value(self, key: int, number: int) -> None:
         self.job.state("value", key).update(number)
         self.model["value", key] = number
 
-    def replace_object(self, key: str, number: int) -> None:
+    def replace_object(self, key: int, number: int) -> None:
         self.job.state("object", key).update({"numbers": [number]})
         self.model["object", key] = {"numbers": [number]}
 
-    def change_object_in_place(self, key: str, number: int) -> None:
+    def change_object_in_place(self, key: int, number: int) -> None:
         value = self.job.state("object", key).value()
         if value is not None:
             value["numbers"].append(number)
             self.model["object", key]["numbers"].append(number)
 
-    def change_elements_in_place(self, key: str, number: int) -> None:
+    def change_elements_in_place(self, key: int, number: int) -> None:
         for element in self.job.state("object list", key).get():
             element.append(number)
         for element in self.model.get(("object list", key), []):
             element.append(number)
 
-    def change_entries_in_place(self, key: str, number: int) -> None:
+    def change_entries_in_place(self, key: int, number: int) -> None:
         for element in self.job.state("object map", key).values():
             element.append(number)
         for element in self.model.get(("object map", key), {}).values():
             element.append(number)
 
-    def add(self, key: str, number: int) -> None:
+    def add(self, key: int, number: int) -> None:
         self.job.state("list", key).add(number)
         self.model.setdefault(("list", key), []).append(number)
 
-    def replace_list(self, key: str, number: int) -> None:
+    def replace_list(self, key: int, number: int) -> None:
         numbers = [number] * (number + 1)
         self.job.state("list", key).update(numbers)
         self.put("list", key, numbers)
 
-    def add_all(self, key: str, number: int) -> None:
+    def add_all(self, key: int, number: int) -> None:
         numbers = [number] * (number + 1)
         self.job.state("list", key).add_all(numbers)
         self.put("list", key, self.model.get(("list", key), []) + numbers)
 
-    def add_object(self, key: str, number: int) -> None:
+    def add_object(self, key: int, number: int) -> None:
         self.job.state("object list", key).add([number])
         self.model.setdefault(("object list", key), []).append([number])
 
-    def put_entry(self, key: str, number: int) -> None:
+    def put_entry(self, key: int, number: int) -> None:
         self.job.state("map", key).put(number, number)
         self.model.setdefault(("map", key), {})[number] = number
 
-    def put_null(self, key: str, number: int) -> None:
+    def put_null(self, key: int, number: int) -> None:
         self.job.state("map", key).put_all({number: None})
         self.model.setdefault(("map", key), {})[number] = None
 
-    def put_object(self, key: str, number: int) -> None:
+    def put_object(self, key: int, number: int) -> None:
         self.job.state("object map", key).put(number, [number])
         self.model.setdefault(("object map", key), {})[number] = [number]
 
-    def remove_entry(self, key: str, number: int) -> None:
+    def remove_entry(self, key: int, number: int) -> None:
         for name in ("map", "object map"):
             self.job.state(name, key).remove(number)
             entries = self.model.get((name, key), {})
             entries.pop(number, None)
             self.put(name, key, entries)
 
-    def fold(self, key: str, number: int) -> None:
+    def fold(self, key: int, number: int) -> None:
         for name in ("reducing", "aggregating"):
             self.job.state(name, key).add(number)
             self.model[name, key] = self.model.get((name, key), 0) + number
 
-    def clear_some(self, key: str, number: int) -> None:
+    def clear_some(self, key: int, number: int) -> None:
         for name in sorted(DECLARATIONS)[number + 1 :: 3]:
             self.job.state(name, key).clear()
             self.model.pop((name, key), None)
 
-    def read_some(self, key: str, number: int) -> None:
+    def read_some(self, key: int, number: int) -> None:
         for name in sorted(DECLARATIONS)[number + 1 :: 3]:
             assert self.job.read(name, key) == self.model.get((name, key))
 
@@ -226,7 +254,7 @@ class KeyedBackendModel(RuleBasedStateMachine):
             backend.end_epoch()
 
     @rule(target=in_flight, later=st.lists(CHANGES, min_size=1, max_size=8))
-    def snapshot(self, later: list[tuple[str, str, int]]) -> Any:
+    def snapshot(self, later: list[tuple[str, int, int]]) -> Any:
         snapshots = [backend.snapshot(1) for backend in self.job.backends]
         taken = Taken(snapshots, copy.deepcopy(self.model))
         self.change(later)
@@ -264,7 +292,7 @@ class KeyedBackendModel(RuleBasedStateMachine):
             if hasattr(self, "job"):
                 assert self.job.read(name, key) == self.model.get((name, key))
 
-    def put(self, name: str, key: str, contents: Any) -> None:
+    def put(self, name: str, key: int, contents: Any) -> None:
         if contents:
             self.model[name, key] = contents
         else:
@@ -277,6 +305,17 @@ class KeyedBackendModel(RuleBasedStateMachine):
             self.job.close()
 
 
+class FlatModel(KeyedBackendModel):
+    """The same with numbers in arrays: from the start, or once there are two entries."""
+
+    @initialize(flat_from=st.sampled_from([0, 2]))
+    def choose(self, flat_from: int) -> None:
+        self.flat_from = flat_from
+
+    def make(self, owned: KeyGroupRange) -> KeyedBackend:
+        return HashMapBackend(Types.LONG(), owned, flat_from=getattr(self, "flat_from", 0))
+
+
 class RocksDBModel(KeyedBackendModel):
     """The same in databases, with hardly any memory for objects."""
 
@@ -287,7 +326,7 @@ class RocksDBModel(KeyedBackendModel):
 
     def make(self, owned: KeyGroupRange) -> KeyedBackend:
         options = {"state.backend.rocksdb.memory.fixed-per-slot": 1 << 16}
-        made: KeyedBackend = self.databases.backend(options, owned)
+        made: KeyedBackend = self.databases.backend(options, owned, Types.LONG())
         return made
 
     def teardown(self) -> None:
@@ -298,6 +337,9 @@ class RocksDBModel(KeyedBackendModel):
 
 TestKeyedBackendModel = KeyedBackendModel.TestCase
 TestKeyedBackendModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+TestFlatModel = FlatModel.TestCase
+TestFlatModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 TestRocksDBModel = RocksDBModel.TestCase
 TestRocksDBModel.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)

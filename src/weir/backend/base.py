@@ -9,7 +9,7 @@ each record and `current.key = NO_KEY` between epochs: access without a key rais
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
@@ -281,6 +281,16 @@ class KeyedBackend(Protocol):
 
     def timers(self, name: str) -> Timers:
         """Return the timers of a time domain (`EVENT_TIMERS`, `PROCESSING_TIMERS`)."""
+
+    def begin_part(self, keys: Sequence[Any], groups: Sequence[int]) -> None:
+        """Learn the keys of the records that come next, and their key groups.
+
+        Until `end_part` states are used under these keys alone, outside of namespaces, and nothing
+        else is asked of the backend; a part that fails is not ended, and the backend is given up.
+        """
+
+    def end_part(self) -> None:
+        """Learn that these records are handled."""
 
     def snapshot(self, checkpoint_id: int, kind: SnapshotKind = SnapshotKind.FULL) -> KeyedSnapshot:
         """Freeze the state in time proportional to states and key groups, not to entries."""

@@ -22,6 +22,7 @@ import msgspec
 from weir.backend.address import address_of, split_address
 from weir.backend.base import VOID, StateKind
 from weir.codec import Codec, codec_for
+from weir.codec.columns import encode_numbers
 from weir.errors import CorruptStateError, UsageError
 
 _encode = msgspec.msgpack.encode
@@ -114,6 +115,11 @@ class GroupFormat:
                 self.value.encode_many(column),
             )
         )
+
+    def encode_numbers(self, keys: Any, values: Any) -> bytes:
+        """Encode integer keys and plain numbers, given as arrays, outside of namespaces."""
+        columns = encode_numbers(keys), None, None, None, None, encode_numbers(values)
+        return _encode((len(keys), *columns))
 
     def decode(self, data: bytes, name: str) -> list[tuple[Any, Any]]:
         """Return the entries as (address, value) pairs.

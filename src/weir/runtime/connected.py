@@ -11,7 +11,7 @@ from typing import Any
 from weir.errors import UsageError
 from weir.runtime.context import TimerService
 from weir.runtime.frame import Chunk
-from weir.runtime.keyed import ElementContext, SlotProcess, TimerContext, keyed_rows, spread_stamps
+from weir.runtime.keyed import ElementContext, SlotProcess, TimerContext, keyed_part, spread_stamps
 from weir.runtime.stateful import StatefulOperator
 
 BROADCAST_INPUT = 1
@@ -54,12 +54,13 @@ def co_flat(operator: StatefulOperator, function: Any, chunk: Chunk) -> None:
                 if ends is not None:
                     ends.append(len(out))
         else:
-            for v, k, g in keyed_rows(chunk):
-                backend.current.key = k
-                backend.current.group = g
-                out.extend(function(v) or ())
-                if ends is not None:
-                    ends.append(len(out))
+            with keyed_part(backend, chunk) as rows:
+                for v, k, g in rows:
+                    backend.current.key = k
+                    backend.current.group = g
+                    out.extend(function(v) or ())
+                    if ends is not None:
+                        ends.append(len(out))
     except Exception as error:
         raise operator.failed(error, v) from None
     operator.emit(out, spread_stamps(chunk.timestamps, ends))

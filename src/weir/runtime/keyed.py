@@ -7,9 +7,11 @@ else (timers, snapshots, hooks) happens outside of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
+from weir.backend.base import KeyedBackend
 from weir.errors import UsageError
 from weir.runtime.context import TimerService
 from weir.runtime.frame import Chunk
@@ -29,6 +31,15 @@ def keyed_rows(chunk: Chunk) -> Iterator[tuple[Any, Any, int]]:
     return zip(chunk.values, keys, groups, strict=True)
 
 
+@contextmanager
+def keyed_part(backend: KeyedBackend, chunk: Chunk) -> Iterator[Iterator[tuple[Any, Any, int]]]:
+    """Iterate over (value, key, group) while the backend has the state of these keys at hand."""
+    rows = keyed_rows(chunk)
+    backend.begin_part(chunk.keys or (), chunk.groups or ())
+    yield rows
+    backend.end_part()
+
+
 class SlotMap(StatefulOperator):
     """`map` with a function that lives in a slot."""
 
@@ -43,10 +54,11 @@ class SlotMap(StatefulOperator):
                 out.extend(map(function, chunk.values))
             else:
                 current = self.backend.current
-                for v, k, g in keyed_rows(chunk):
-                    current.key = k
-                    current.group = g
-                    append(function(v))
+                with keyed_part(self.backend, chunk) as rows:
+                    for v, k, g in rows:
+                        current.key = k
+                        current.group = g
+                        append(function(v))
         except Exception as error:
             raise self.failed(error, chunk.values[len(out)]) from None
         self.emit(out, chunk.timestamps)
@@ -73,14 +85,15 @@ class SlotFlatMap(StatefulOperator):
         counts: list[int] | None = [] if chunk.timestamps is not None else None
         v: Any = None
         try:
-            for v, k, g in keyed_rows(chunk):
-                current.key = k
-                current.group = g
-                result = function(v)
-                if result is not None:
-                    extend(result)
-                if counts is not None:
-                    counts.append(len(collected))
+            with keyed_part(self.backend, chunk) as rows:
+                for v, k, g in rows:
+                    current.key = k
+                    current.group = g
+                    result = function(v)
+                    if result is not None:
+                        extend(result)
+                    if counts is not None:
+                        counts.append(len(collected))
         except Exception as error:
             raise self.failed(error, v) from None
         self.emit(collected, spread_stamps(chunk.timestamps, counts))
@@ -113,10 +126,11 @@ class SlotFilter(StatefulOperator):
                 keep.extend(map(function, chunk.values))
             else:
                 current = self.backend.current
-                for v, k, g in keyed_rows(chunk):
-                    current.key = k
-                    current.group = g
-                    keep.append(function(v))
+                with keyed_part(self.backend, chunk) as rows:
+                    for v, k, g in rows:
+                        current.key = k
+                        current.group = g
+                        keep.append(function(v))
         except Exception as error:
             raise self.failed(error, chunk.values[len(keep)]) from None
         out = [v for v, k in zip(chunk.values, keep, strict=True) if k]
@@ -199,15 +213,16 @@ class SlotProcess(StatefulOperator):
                         counts.append(len(out))
             else:
                 current = self.backend.current
-                for (v, k, g), t in zip(keyed_rows(chunk), times):  # noqa: B905
-                    current.key = k
-                    current.group = g
-                    context._timestamp = t
-                    result = function(v, context)
-                    if result is not None:
-                        extend(result)
-                    if counts is not None:
-                        counts.append(len(out))
+                with keyed_part(self.backend, chunk) as rows:
+                    for (v, k, g), t in zip(rows, times):  # noqa: B905
+                        current.key = k
+                        current.group = g
+                        context._timestamp = t
+                        result = function(v, context)
+                        if result is not None:
+                            extend(result)
+                        if counts is not None:
+                            counts.append(len(out))
         except Exception as error:
             raise self.failed(error, v) from None
         self.emit_tagged(out, spread_stamps(stamps, counts))

@@ -25,7 +25,7 @@ from weir.runtime.columnar import (
     values_of,
 )
 from weir.runtime.frame import Chunk, field_positions
-from weir.runtime.keyed import keyed_rows
+from weir.runtime.keyed import keyed_part
 from weir.runtime.operator import TaskFacts
 from weir.runtime.stateful import StatefulOperator
 from weir.state.descriptor import ValueStateDescriptor
@@ -58,13 +58,14 @@ class SlotReduce(StatefulOperator):
         out: list[Any] = []
         append = out.append
         try:
-            for v, k, g in keyed_rows(chunk):
-                current.key = k
-                current.group = g
-                last = value()
-                new = v if last is None else combine(last, v)
-                update(new)
-                append(new)
+            with keyed_part(self.backend, chunk) as rows:
+                for v, k, g in rows:
+                    current.key = k
+                    current.group = g
+                    last = value()
+                    new = v if last is None else combine(last, v)
+                    update(new)
+                    append(new)
         except Exception as error:
             raise self.failed(error, chunk.values[len(out)]) from None
         self.emit(out, chunk.timestamps)

@@ -2,7 +2,8 @@
 
 Subclass `KeyedBackendConformance`, return a new empty backend from `make_backend`, and let pytest
 collect the class. The suite uses nothing but the protocol. Rules of state kinds are here, those of
-snapshots in `weir.testing.backend_snapshot_conformance`.
+snapshots in `weir.testing.backend_snapshot_conformance`, those of parts of records in
+`weir.testing.backend_parts_conformance`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from weir.state.descriptor import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from weir.testing.backend_parts_conformance import PartsConformance
 from weir.testing.backend_snapshot_conformance import MAX_PARALLELISM, SnapshotConformance, Sum
 
 
@@ -31,7 +33,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-class KeyedBackendConformance(SnapshotConformance):
+class KeyedBackendConformance(SnapshotConformance, PartsConformance):
     """The contract of `weir.backend.base.KeyedBackend`."""
 
     @pytest.fixture

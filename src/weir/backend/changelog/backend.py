@@ -9,7 +9,7 @@ exactly the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -130,6 +130,14 @@ class ChangelogBackend:
     def timers(self, name: str) -> Timers:
         """Return the timers of a time domain."""
         return self._inner.timers(name)
+
+    def begin_part(self, keys: Sequence[Any], groups: Sequence[int]) -> None:
+        """Learn the keys of the records that come next."""
+        self._inner.begin_part(keys, groups)
+
+    def end_part(self) -> None:
+        """Learn that these records are handled."""
+        self._inner.end_part()
 
     def end_epoch(self) -> None:
         """Log what the epoch changed, and take care of materialisation.

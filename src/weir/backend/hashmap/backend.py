@@ -6,9 +6,7 @@ written and whatever user code does to objects it reads from state meanwhile.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weir.backend.address import split_address
@@ -25,6 +23,7 @@ from weir.backend.chain import reusable_layers
 from weir.backend.changelog.source import StateChanges
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.handles import State
+from weir.backend.hashmap.flat_table import FLAT_FROM, FlatTable, TrackedFlatTable, can_be_flat
 from weir.backend.hashmap.incremental import Increments
 from weir.backend.hashmap.snapshots import FrozenTables, HashMapSnapshot
 from weir.backend.hashmap.states import handle_for
@@ -35,9 +34,6 @@ from weir.backend.restored import RestoredState, common_sources, read_states
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, TimerSnapshot
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
-
-_SAMPLE = 64
-_ENTRY_OVERHEAD = 100
 
 
 class HashMapBackend:
@@ -50,11 +46,13 @@ class HashMapBackend:
         namespace_type: Any = None,
         *,
         tracked: bool = False,
+        flat_from: int = FLAT_FROM,
     ) -> None:
         """Make an empty backend for keys and namespaces of a type (None: any, stored pickled).
 
         With `tracked` it remembers what changes: for incremental snapshots, or for `drain` (one
-        or the other). Without, incremental snapshots are full ones.
+        or the other). Without, incremental snapshots are full ones. States of numbers under
+        integer keys are kept in flat arrays from so many entries on.
         """
         self.current = CurrentKey(key_groups.start)
         self.key_groups = key_groups
@@ -64,6 +62,8 @@ class HashMapBackend:
         self._restored: dict[str, RestoredState] = {}
         self._sweeps: dict[str, Sweep] = {}
         self._tracked: dict[str, TrackedTable] = {}
+        self._flat: list[FlatTable] = []
+        self._flat_from = flat_from
         self._increments = Increments() if tracked else None
         self._timers = {
             name: TimerQueue(name, key_type, key_groups, namespace_type)
@@ -89,12 +89,11 @@ class HashMapBackend:
         if name in self._tables:
             self._tables[name].format.check_same(name, group_format)
             return self._handles[name]
-        if self._increments is None:
-            table = StateTable(declaration, group_format, self.key_groups)
-            handle = handle_for(table, self.current, declaration)
+        table = self._table(declaration, group_format)
+        if isinstance(table, TrackedTable):
+            handle = tracked_handle_for(table, self.current, declaration)
         else:
-            table = tracked = TrackedTable(declaration, group_format, self.key_groups)
-            handle = tracked_handle_for(tracked, self.current, declaration)
+            handle = handle_for(table, self.current, declaration)
         restored = self._restored.get(name)
         if restored is not None:
             now_ms = 0 if declaration.cleanup is None else declaration.cleanup.now_ms()
@@ -107,7 +106,27 @@ class HashMapBackend:
         self._tables[name], self._handles[name] = table, handle
         if isinstance(table, TrackedTable):
             self._tracked[name] = table
+        if isinstance(table, FlatTable):
+            self._flat.append(table)
+            table.settle()
         return handle
+
+    def _table(self, declaration: StateDeclaration, group_format: GroupFormat) -> StateTable:
+        tracked, groups = self._increments is not None, self.key_groups
+        if can_be_flat(declaration, self._address.key):
+            made = TrackedFlatTable if tracked else FlatTable
+            return made(declaration, group_format, groups, self._flat_from)
+        return (TrackedTable if tracked else StateTable)(declaration, group_format, groups)
+
+    def begin_part(self, keys: Sequence[Any], groups: Sequence[int]) -> None:
+        """Look up the keys of the records that come next, where that is faster."""
+        for table in self._flat:
+            table.begin_part(keys, groups)
+
+    def end_part(self) -> None:
+        """Write back what these records changed."""
+        for table in self._flat:
+            table.end_part()
 
     def snapshot(self, checkpoint_id: int, kind: SnapshotKind = SnapshotKind.FULL) -> KeyedSnapshot:
         """Freeze the state in time proportional to states, key groups and timers."""
@@ -160,7 +179,9 @@ class HashMapBackend:
             self._increments.restored(reusable_layers(sources, self.key_groups))
 
     def end_epoch(self) -> None:
-        """Nothing is put off."""
+        """Move states that have become large into flat arrays."""
+        for table in self._flat:
+            table.settle()
 
     def notify_complete(self, checkpoint_id: int) -> None:
         """Later checkpoints may go on with the layers of this one."""
@@ -210,27 +231,12 @@ class HashMapBackend:
         """Estimate the memory of all entries from a sample of each state."""
         restored = (p for s in self._restored.values() for g in s.groups.values() for p in g)
         total = sum(len(part.data) for part in restored)
-        for table in self._tables.values():
-            sampled = table.sample(_SAMPLE)
-            size = sum(sys.getsizeof(a) + _size_of(v) + _ENTRY_OVERHEAD for a, v in sampled)
-            total += size * table.size() // max(1, len(sampled))
-        return total
+        return total + sum(table.approximate_bytes() for table in self._tables.values())
 
     def close(self) -> None:
         """Drop the state; the backend cannot be used afterwards."""
         self._tables.clear()
         self._tracked.clear()
+        self._flat.clear()
         self._handles.clear()
         self._restored = {}
-
-
-def _size_of(value: Any) -> int:
-    size = sys.getsizeof(value)
-    if isinstance(value, (list, tuple)):
-        inside = list(islice(value, _SAMPLE))
-    elif isinstance(value, dict):
-        inside = [x for item in islice(value.items(), _SAMPLE // 2) for x in item]
-    else:
-        return size
-    scale = len(value) * (2 if isinstance(value, dict) else 1)
-    return size + sum(map(sys.getsizeof, inside)) * scale // max(1, len(inside))

@@ -12,7 +12,7 @@ from typing import Any
 from weir.backend.base import Keep, KeyedPart, SnapshotOutput
 from weir.backend.delta import encode_delta
 from weir.backend.hashmap.marks import Changed, union
-from weir.backend.hashmap.table import StateTable, kept
+from weir.backend.hashmap.table import StateTable
 from weir.backend.restored import RestoredState
 from weir.backend.timers import TimerSnapshot
 from weir.errors import UsageError
@@ -75,18 +75,10 @@ class FrozenTables:
     ) -> dict[str, Any]:
         groups = {}
         for group, layer in frozen.items():
-            addresses, values = table.collect(layer)
+            count, data = table.encode(layer, keep)
             refuse_if(self._released, self._checkpoint_id)
-            if keep is not None:
-                left = {
-                    address: value
-                    for address, stored in zip(addresses, values, strict=True)
-                    if (value := kept(table.kind, stored, keep)) is not None
-                }
-                addresses, values = list(left), list(left.values())
-            if addresses:
-                data = table.format.encode(addresses, values)
-                groups[str(group)] = [[*writer.section(data), len(addresses), 0]]
+            if count:
+                groups[str(group)] = [[*writer.section(data), count, 0]]
         return _entry(table, groups)
 
     def release(self) -> None:
@@ -143,11 +135,10 @@ class FrozenChanges:
     ) -> dict[str, Any]:
         groups = {}
         for group, layer in frozen.items():
-            addresses, values = table.collect(layer)
+            count, data = table.encode(layer, None)
             refuse_if(self._released, self._checkpoint_id)
-            if addresses:
-                data = table.format.encode(addresses, values)
-                groups[str(group)] = [[*writer.section(data), len(addresses), 0]]
+            if count:
+                groups[str(group)] = [[*writer.section(data), count, 0]]
         return groups
 
     def release(self) -> None:

@@ -6,8 +6,10 @@ a record routed to the wrong subtask fails loudly instead of touching another gr
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from weir.backend.admission import holds_only_immutable
@@ -32,6 +34,8 @@ class _Foreign(dict[Any, Any]):
 
 FOREIGN = _Foreign()
 _EMPTY: dict[Any, Any] = {}
+_SAMPLE = 64
+_ENTRY_OVERHEAD = 100
 
 
 class _Chain:
@@ -97,6 +101,18 @@ class StateTable:
             entries = contents(layer)
             return list(entries), list(entries.values())
 
+    def encode(self, layer: dict[Any, Any], keep: Keep | None) -> tuple[int, bytes]:
+        """Return how many entries are visible at a frozen layer, of those kept, and their bytes."""
+        addresses, values = self.collect(layer)
+        if keep is not None:
+            left = {
+                address: value
+                for address, stored in zip(addresses, values, strict=True)
+                if (value := kept(self.kind, stored, keep)) is not None
+            }
+            addresses, values = list(left), list(left.values())
+        return len(addresses), self.format.encode(addresses, values)
+
     def deltas(
         self, frozen: dict[int, dict[Any, Any]], marked: Mapping[int, Marks]
     ) -> Iterator[tuple[int, GroupDelta]]:
@@ -149,18 +165,31 @@ class StateTable:
         """Count the present entries, without looking at them."""
         return sum(count(self.groups[group]) for group in self.key_groups)
 
-    def sample(self, limit: int) -> list[tuple[Any, Any]]:
-        """Return up to `limit` entries to estimate sizes from."""
+    def approximate_bytes(self) -> int:
+        """Estimate the memory of all entries from a sample."""
         found: list[tuple[Any, Any]] = []
         for group in self.key_groups:
-            found += sample(self.groups[group], limit - len(found))
-            if len(found) >= limit:
+            found += sample(self.groups[group], _SAMPLE - len(found))
+            if len(found) >= _SAMPLE:
                 break
-        return found
+        size = sum(sys.getsizeof(a) + _size_of(v) + _ENTRY_OVERHEAD for a, v in found)
+        return size * self.size() // max(1, len(found))
 
     def visible(self, group: int) -> dict[Any, Any]:
         """Return the present entries of a group; do not change the result."""
         return contents(self.groups[group])
+
+
+def _size_of(value: Any) -> int:
+    size = sys.getsizeof(value)
+    if isinstance(value, (list, tuple)):
+        inside = list(islice(value, _SAMPLE))
+    elif isinstance(value, dict):
+        inside = [x for item in islice(value.items(), _SAMPLE // 2) for x in item]
+    else:
+        return size
+    scale = len(value) * (2 if isinstance(value, dict) else 1)
+    return size + sum(map(sys.getsizeof, inside)) * scale // max(1, len(inside))
 
 
 def _position(layers: list[dict[Any, Any]], layer: dict[Any, Any]) -> int:

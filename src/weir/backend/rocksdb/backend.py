@@ -8,7 +8,7 @@ a view of the database at that moment.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -227,6 +227,12 @@ class RocksDBBackend:
     def _close_database(self) -> None:
         self._database.close()
         shutil.rmtree(self._database.path, ignore_errors=True)
+
+    def begin_part(self, keys: Collection[Any], groups: Collection[int]) -> None:
+        """Nothing is looked up ahead."""
+
+    def end_part(self) -> None:
+        """Nothing is written back before the epoch ends."""
 
     def end_epoch(self) -> None:
         """Write what changed; objects stay cached."""

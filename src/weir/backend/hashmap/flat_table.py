@@ -1,0 +1,372 @@
+"""A table that moves into flat arrays once it is large: plain numbers under integer keys.
+
+Small states stay dicts, which are faster as long as they fit into the caches. A large one is used
+part by part: the keys of some records are looked up together, a plain dict with what was found
+stands for all groups while the records are handled, and what changed is written back together.
+Between parts, for timers and queries, a group is a view of the arrays that is used like a dict.
+
+Invariant: whatever the form, handles and snapshots see the same entries. What the arrays cannot
+hold (namespaces, keys that are no 64-bit integers) takes the table back to dicts, for good.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from weir.backend.admission import INT_BOUNDS
+from weir.backend.base import Keep, StateDeclaration, StateKind
+from weir.backend.delta import GroupDelta
+from weir.backend.group_format import GroupFormat
+from weir.backend.hashmap.flat import EMPTY, REMOVED, FlatEntries, Shadow, can_hold
+from weir.backend.hashmap.marks import Changed, Marks
+from weir.backend.hashmap.table import StateTable
+from weir.backend.hashmap.tracked import TrackedTable
+from weir.common.typeinfo import Types
+from weir.keygroup import KeyGroupRange
+
+FLAT_FROM: Final = 250_000
+"""Entries from which on a table is flat."""
+_PART_MIN: Final = 32
+_KEY_MAX: Final = (1 << 63) - 1
+
+
+def can_be_flat(declaration: StateDeclaration, key_type: Any) -> bool:
+    """Tell whether all entries of a state are numbers under integer keys and do not expire."""
+    return (
+        declaration.kind in (StateKind.VALUE, StateKind.REDUCING)
+        and declaration.cleanup is None
+        and key_type is not None
+        and key_type in INT_BOUNDS
+        and declaration.value_type is not None
+        and (declaration.value_type in INT_BOUNDS or declaration.value_type == Types.DOUBLE())
+    )
+
+
+class Frozen(dict[int, Any]):
+    """What `freeze` returned, and the form that the table had then."""
+
+    __slots__ = ("form",)
+
+    def __init__(self, layers: dict[int, Any], form: int) -> None:
+        """Keep the layers by group."""
+        super().__init__(layers)
+        self.form = form
+
+
+@dataclass(frozen=True)
+class FlatLayer:
+    """A key group of a frozen flat table."""
+
+    shadow: Shadow
+    row: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """The keys of some records, and what was found under them."""
+
+    keys: Sequence[Any]
+    numbers: Any
+    rows: Any
+    cells: Any
+    stored: Any
+    values: list[Any]
+    front: dict[Any, Any]
+
+
+class FlatGroup:
+    """A key group of a flat table, used like a dict as `overlay` says, one key at a time."""
+
+    __slots__ = ("_group", "_row", "_table")
+
+    def __init__(self, table: FlatTable, group: int, row: int) -> None:
+        """Look at one group of a table."""
+        self._table = table
+        self._group = group
+        self._row = row
+
+    def _entries(self, address: Any) -> FlatEntries | None:
+        """Return the arrays; None when the table is dicts, or has to be for this address."""
+        hash(address)
+        table = self._table
+        if not _is_plain(address):
+            table.spill()
+        return table.entries
+
+    def get(self, address: Any, default: Any = None) -> Any:
+        """Return the value, or the default."""
+        entries = self._entries(address)
+        if entries is None:
+            return self._table.groups[self._group].get(address, default)
+        value = entries.get(address, self._row)
+        return default if value is None else value
+
+    def __getitem__(self, address: Any) -> Any:
+        value = self.get(address)
+        if value is None:
+            raise KeyError(address)
+        return value
+
+    def __contains__(self, address: object) -> bool:
+        return self.get(address) is not None
+
+    def __setitem__(self, address: Any, value: Any) -> None:
+        entries = self._entries(address)
+        if entries is None:
+            self._table.groups[self._group][address] = value
+        else:
+            with self._table.lock:
+                entries.set(address, self._row, value)
+            self._table.spill_if_sparse()
+
+    def pop(self, address: Any, default: Any = None) -> Any:
+        """Remove an entry if it is there."""
+        entries = self._entries(address)
+        if entries is None:
+            self._table.groups[self._group].pop(address, None)
+        else:
+            with self._table.lock:
+                entries.drop(address, self._row)
+        return default
+
+
+class FlatTable(StateTable):
+    """A table of dicts as long as it is small, of arrays when it is large."""
+
+    def __init__(
+        self,
+        declaration: StateDeclaration,
+        group_format: GroupFormat,
+        key_groups: KeyGroupRange,
+        flat_from: int = FLAT_FROM,
+    ) -> None:
+        """Make an empty table; `can_be_flat` holds for its declaration."""
+        super().__init__(declaration, group_format, key_groups)
+        self.entries: FlatEntries | None = None
+        self._flat_from = flat_from
+        self._code = "d" if declaration.value_type == Types.DOUBLE() else "q"
+        self._views: list[Any] = [FlatGroup(self, g, row) for row, g in enumerate(key_groups)]
+        self._form = 0
+        self._part: Part | None = None
+
+    @property
+    def lock(self) -> Any:
+        """Held while entries are written, or read by another thread."""
+        return self._lock
+
+    def settle(self) -> None:
+        """Become flat if there are enough entries by now; snapshots in flight keep the dicts."""
+        if self.entries is not None or self.size() < self._flat_from:
+            return
+        entries = FlatEntries(len(self.key_groups), self._values([]).dtype)
+        for row, group in enumerate(self.key_groups):
+            found = self.visible(group)
+            keys = _integers(list(found))
+            if keys is None or not can_hold(keys):
+                self._stay()
+                return
+            entries.fill(row, keys, self._values(list(found.values())))
+        self._take_form(entries, self._views)
+        self.spill_if_sparse()
+
+    def spill(self) -> None:
+        """Go back to dicts, for good."""
+        if self.entries is not None:
+            groups = [self.visible(group) for group in self.key_groups]
+            self._take_form(None, groups)
+            self._stay()
+
+    def spill_if_sparse(self) -> None:
+        """Go back to dicts when arrays would waste memory."""
+        if self.entries is not None and self.entries.is_sparse:
+            self.spill()
+
+    def _stay(self) -> None:
+        self._flat_from = _KEY_MAX
+
+    def _take_form(self, entries: FlatEntries | None, groups: list[Any]) -> None:
+        self.entries = entries
+        self.groups[self.key_groups.start :] = groups
+        self._chains = {}
+        self._form += 1
+
+    def begin_part(self, keys: Sequence[Any], groups: Sequence[int]) -> None:
+        """Look up the keys of the records that come next."""
+        entries = self.entries
+        if entries is None or len(keys) < _PART_MIN:
+            return
+        numbers = _integers(keys)
+        rows = np.array(groups, np.int64) - self.key_groups.start
+        if numbers is None or not can_hold(numbers) or _beyond(rows, len(self._views)):
+            return  # the view of the group knows what to do with each
+        cells = entries.find(numbers, rows)
+        stored = entries.values[cells]
+        values = stored.tolist()
+        missing = np.flatnonzero(cells < 0).tolist()
+        for i in missing:
+            values[i] = None
+        front = dict(zip(keys, values, strict=True))
+        for i in missing:
+            front.pop(keys[i], None)
+        self._part = Part(keys, numbers, rows, cells, stored, values, front)
+        self.groups[self.key_groups.start :] = [front] * len(self._views)
+
+    def end_part(self) -> None:
+        """Write back what changed since the part began."""
+        part, entries = self._part, self.entries
+        if part is None or entries is None:
+            return
+        self._part = None
+        self.groups[self.key_groups.start :] = self._views
+        values = list(map(part.front.get, part.keys))
+        if values == part.values and self._code == "q":  # -0.0 and 0.0 are equal
+            return
+        with self._lock:
+            self._write_back(entries, part, values)
+        self.spill_if_sparse()
+
+    def _write_back(self, entries: FlatEntries, part: Part, values: list[Any]) -> None:
+        there = part.cells >= 0
+        try:
+            stored, present = self._values(values), None
+        except TypeError:
+            present = np.array([value is not None for value in values])
+            stored = self._values([0 if value is None else value for value in values])
+            gone = there & ~present
+            if gone.any():
+                entries.remove(np.unique(part.cells[gone]))
+            there &= present
+        changed = np.flatnonzero(there & (stored.view(np.int64) != part.stored.view(np.int64)))
+        entries.write(part.cells[changed], stored[changed])
+        new = part.cells < 0
+        if present is not None:
+            new &= present
+        if new.any():
+            # The cells that were found are of no use any more when this makes room.
+            keys, one = np.unique(part.numbers[new], return_index=True)
+            entries.insert(keys, part.rows[new][one], stored[new][one])
+
+    def _values(self, values: list[Any]) -> Any:
+        packed = array(self._code, values)
+        return np.frombuffer(packed, np.float64 if self._code == "d" else np.int64)
+
+    def freeze(self, groups: Iterable[int] | None = None) -> dict[int, Any]:
+        """Freeze every group that has entries (of some) and return its layer by group."""
+        if self.entries is None:
+            return Frozen(super().freeze(groups), self._form)
+        with self._lock:
+            shadow = self.entries.shadow()
+        start = self.key_groups.start
+        wanted = self.key_groups if groups is None else groups
+        return Frozen({g: FlatLayer(shadow, g - start) for g in wanted}, self._form)
+
+    def thaw(self, frozen: dict[int, Any]) -> None:
+        """Take back what `freeze` returned."""
+        if not isinstance(frozen, Frozen) or frozen.form != self._form:
+            return  # the table has left that form, and with it the layers
+        if self.entries is None:
+            super().thaw(frozen)
+            return
+        with self._lock:
+            for shadow in {layer.shadow for layer in frozen.values()}:
+                self.entries.forget(shadow)
+
+    def collect(self, layer: Any) -> tuple[list[Any], list[Any]]:
+        """Return addresses and values that are visible at a frozen layer; on any thread."""
+        if not isinstance(layer, FlatLayer):
+            return super().collect(layer)
+        keys, values = self._arrays(layer)
+        return keys.tolist(), values.tolist()
+
+    def encode(self, layer: Any, keep: Keep | None) -> tuple[int, bytes]:
+        """Return how many entries are visible at a frozen layer, and their bytes."""
+        if not isinstance(layer, FlatLayer):
+            return super().encode(layer, keep)
+        keys, values = self._arrays(layer)
+        return len(keys), self.format.encode_numbers(keys, values)
+
+    def _arrays(self, layer: FlatLayer) -> tuple[Any, Any]:
+        with self._lock:
+            return layer.shadow.group(layer.row)
+
+    def size(self) -> int:
+        """Count the present entries, without looking at them."""
+        return super().size() if self.entries is None else self.entries.count
+
+    def approximate_bytes(self) -> int:
+        """Estimate the memory of all entries."""
+        return super().approximate_bytes() if self.entries is None else self.entries.nbytes
+
+    def visible(self, group: int) -> dict[Any, Any]:
+        """Return the present entries of a group; do not change the result."""
+        if self.entries is None:
+            return super().visible(group)
+        keys, values = self.entries.group(group - self.key_groups.start)
+        return dict(zip(keys.tolist(), values.tolist(), strict=True))
+
+
+class TrackedFlatTable(FlatTable, TrackedTable):
+    """The same with marks, which are by address in either form."""
+
+    def present(self, changed: Changed) -> dict[int, GroupDelta]:
+        """Return what marks amount to at this moment, in time proportional to them."""
+        if self.entries is None or changed.anew:
+            return super().present(changed)
+        entries = self.entries
+        return {g: self._now(entries, g, marks) for g, marks in changed.groups.items()}
+
+    def _now(self, entries: FlatEntries, group: int, marks: Marks) -> GroupDelta:
+        keys, row = _marked(marks), group - self.key_groups.start
+        cells = entries.find(keys, np.full(len(keys), row))
+        there = cells >= 0
+        return _delta(marks, keys[there], entries.values[cells[there]])
+
+    def deltas(
+        self, frozen: dict[int, Any], marked: Mapping[int, Marks]
+    ) -> Iterator[tuple[int, GroupDelta]]:
+        """Go through what marks amount to at frozen layers, by group; on any thread."""
+        for group, marks in marked.items():
+            layer = frozen.get(group)
+            if isinstance(layer, FlatLayer):
+                yield group, _delta_of(marks, *self._arrays(layer))
+            else:
+                yield from super().deltas(frozen, {group: marks})
+
+
+def _delta_of(marks: Marks, keys: Any, values: Any) -> GroupDelta:
+    """Return the changes of marked entries of a key group that is given as arrays."""
+    wanted = np.append(np.sort(_marked(marks)), EMPTY)
+    marked = wanted[np.searchsorted(wanted[:-1], keys)] == keys
+    return _delta(marks, keys[marked], values[marked])
+
+
+def _marked(marks: Marks) -> Any:
+    """Return the marked keys; what arrays cannot hold was removed when the table was dicts."""
+    return np.array([address for address in marks if _is_plain(address)], np.int64)
+
+
+def _delta(marks: Marks, keys: Any, values: Any) -> GroupDelta:
+    put = dict(zip(keys.tolist(), values.tolist(), strict=True))
+    gone = [address for address in marks if address not in put] if len(put) < len(marks) else []
+    return GroupDelta(cleared=gone, put=put)
+
+
+def _is_plain(address: Any) -> bool:
+    return address.__class__ is int and REMOVED < address <= _KEY_MAX
+
+
+def _integers(keys: Sequence[Any]) -> Any:
+    """Return keys as an array, None when they are not all integers of 64 bits."""
+    try:
+        return np.frombuffer(array("q", keys), np.int64)
+    except (TypeError, OverflowError):
+        return None
+
+
+def _beyond(rows: Any, width: int) -> bool:
+    return bool(len(rows)) and (int(rows.min()) < 0 or int(rows.max()) >= width)

@@ -1,7 +1,11 @@
-"""Small epochs are handled in several parts and sent in several frames, as large ones are."""
+"""Small epochs are handled in several parts and sent in several frames, as large ones are.
+
+And states of a few numbers move into flat arrays, as large ones do.
+"""
 
 import pytest
 
+from weir.backend.hashmap import backend, flat_table
 from weir.runtime import gather, subtask
 
 
@@ -9,3 +13,5 @@ from weir.runtime import gather, subtask
 def parts_of_few_records(monkeypatch):
     monkeypatch.setattr(subtask, "PART_ROWS", 3)
     monkeypatch.setattr(gather, "FRAME_ROWS", 7)
+    monkeypatch.setattr(backend, "FLAT_FROM", 2)
+    monkeypatch.setattr(flat_table, "PART_MIN", 2)

@@ -286,7 +286,7 @@ class KeyedBackend(Protocol):
         """Learn the keys of the records that come next, and their key groups.
 
         Until `end_part` states are used under these keys alone, outside of namespaces, and nothing
-        else is asked of the backend; a part that fails is not ended, and the backend is given up.
+        but states is asked for; a part that fails is not ended, and the backend is given up.
         """
 
     def end_part(self) -> None:

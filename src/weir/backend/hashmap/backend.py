@@ -46,13 +46,13 @@ class HashMapBackend:
         namespace_type: Any = None,
         *,
         tracked: bool = False,
-        flat_from: int = FLAT_FROM,
+        flat_from: int | None = None,
     ) -> None:
         """Make an empty backend for keys and namespaces of a type (None: any, stored pickled).
 
         With `tracked` it remembers what changes: for incremental snapshots, or for `drain` (one
         or the other). Without, incremental snapshots are full ones. States of numbers under
-        integer keys are kept in flat arrays from so many entries on.
+        integer keys are kept in flat arrays from so many entries on (None: from `FLAT_FROM`).
         """
         self.current = CurrentKey(key_groups.start)
         self.key_groups = key_groups
@@ -63,7 +63,7 @@ class HashMapBackend:
         self._sweeps: dict[str, Sweep] = {}
         self._tracked: dict[str, TrackedTable] = {}
         self._flat: list[FlatTable] = []
-        self._flat_from = flat_from
+        self._flat_from = FLAT_FROM if flat_from is None else flat_from
         self._increments = Increments() if tracked else None
         self._timers = {
             name: TimerQueue(name, key_type, key_groups, namespace_type)

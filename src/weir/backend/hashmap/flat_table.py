@@ -31,7 +31,8 @@ from weir.keygroup import KeyGroupRange
 
 FLAT_FROM: Final = 250_000
 """Entries from which on a table is flat."""
-_PART_MIN: Final = 32
+PART_MIN: Final = 32
+"""Records from which on their keys are looked up together."""
 _KEY_MAX: Final = (1 << 63) - 1
 
 
@@ -198,7 +199,7 @@ class FlatTable(StateTable):
     def begin_part(self, keys: Sequence[Any], groups: Sequence[int]) -> None:
         """Look up the keys of the records that come next."""
         entries = self.entries
-        if entries is None or len(keys) < _PART_MIN:
+        if entries is None or len(keys) < PART_MIN:
             return
         numbers = _integers(keys)
         rows = np.array(groups, np.int64) - self.key_groups.start

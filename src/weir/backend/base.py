@@ -282,8 +282,15 @@ class KeyedBackend(Protocol):
     def timers(self, name: str) -> Timers:
         """Return the timers of a time domain (`EVENT_TIMERS`, `PROCESSING_TIMERS`)."""
 
-    def begin_part(self, keys: Sequence[Any], groups: Sequence[int]) -> None:
+    def begin_part(
+        self,
+        keys: Sequence[Any],
+        groups: Sequence[int],
+        numbers: tuple[Any, Any] | None = None,
+    ) -> None:
         """Learn the keys of the records that come next, and their key groups.
+
+        Where the keys are integers, `numbers` may give both once more, as arrays.
 
         Until `end_part` states are used under these keys alone, outside of namespaces, and nothing
         but states is asked for; a part that fails is not ended, and the backend is given up.

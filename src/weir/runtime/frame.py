@@ -61,9 +61,12 @@ class Incoming:
 
 
 class Chunk:
-    """A run of records of one edge, as parallel lists; `None` lists mean "none of them has one"."""
+    """A run of records of one edge, as parallel lists; `None` lists mean "none of them has one".
 
-    __slots__ = ("groups", "keys", "timestamps", "values")
+    `numbers` holds integer keys, and groups, once more as arrays, where they came as such.
+    """
+
+    __slots__ = ("groups", "keys", "numbers", "timestamps", "values")
 
     def __init__(
         self,
@@ -71,8 +74,10 @@ class Chunk:
         timestamps: list[int | None] | None = None,
         keys: Sequence[Any] | None = None,
         groups: Sequence[int] | None = None,
+        numbers: tuple[Any, Any] | None = None,
     ) -> None:
         """Hold the lists as they are."""
+        self.numbers = numbers
         self.values = values
         self.timestamps = timestamps
         self.keys = keys
@@ -271,17 +276,25 @@ def join_chunks(chunks: list[Chunk]) -> Chunk:
 
 
 def _records(batch: pa.RecordBatch, edge: EdgeNode) -> Chunk:
-    timestamps, groups = None, None
+    timestamps, groups, owners = None, None, None
     names = batch.schema.names
     if GROUPS in names:
-        groups = batch.column(names.index(GROUPS)).to_numpy().tolist()
+        owners = batch.column(names.index(GROUPS)).to_numpy()
+        groups = owners.tolist()
         batch = batch.drop_columns([GROUPS])
     if TIMESTAMPS in names:
         timestamps = batch.column(TIMESTAMPS).to_pylist()
         batch = batch.drop_columns([TIMESTAMPS])
     columns = batch_to_columns(batch, edge.type)
     keys = _keys(batch, columns, edge)
-    return Chunk(columns_to_rows(columns, edge.type), timestamps, keys, groups)
+    numbers = None if owners is None else _key_numbers(batch, edge)
+    return Chunk(
+        columns_to_rows(columns, edge.type),
+        timestamps,
+        keys,
+        groups,
+        None if numbers is None else (numbers, owners),
+    )
 
 
 def read_batch(payload: pa.Buffer) -> pa.RecordBatch:
@@ -301,6 +314,16 @@ def _keys(batch: pa.RecordBatch, columns: list[list[Any]], edge: EdgeNode) -> li
         for i in field_positions(batch.schema, edge.key.fields)
     ]
     return found[0] if len(found) == 1 else list(zip(*found, strict=True))
+
+
+def _key_numbers(batch: pa.RecordBatch, edge: EdgeNode) -> Any:
+    """Return the keys as an array where they are one column of integers."""
+    if edge.key is None or edge.key.fields is None or len(edge.key.fields) != 1:
+        return None
+    column = batch.column(field_positions(batch.schema, edge.key.fields)[0])
+    if not pa.types.is_signed_integer(column.type) or column.null_count:
+        return None
+    return column.to_numpy()
 
 
 def field_positions(schema: pa.Schema, fields: Sequence[str | int]) -> list[int]:

@@ -35,7 +35,7 @@ def keyed_rows(chunk: Chunk) -> Iterator[tuple[Any, Any, int]]:
 def keyed_part(backend: KeyedBackend, chunk: Chunk) -> Iterator[Iterator[tuple[Any, Any, int]]]:
     """Iterate over (value, key, group) while the backend has the state of these keys at hand."""
     rows = keyed_rows(chunk)
-    backend.begin_part(chunk.keys or (), chunk.groups or ())
+    backend.begin_part(chunk.keys or (), chunk.groups or (), chunk.numbers)
     yield rows
     backend.end_part()
 

@@ -131,9 +131,14 @@ class ChangelogBackend:
         """Return the timers of a time domain."""
         return self._inner.timers(name)
 
-    def begin_part(self, keys: Sequence[Any], groups: Sequence[int]) -> None:
+    def begin_part(
+        self,
+        keys: Sequence[Any],
+        groups: Sequence[int],
+        numbers: tuple[Any, Any] | None = None,
+    ) -> None:
         """Learn the keys of the records that come next."""
-        self._inner.begin_part(keys, groups)
+        self._inner.begin_part(keys, groups, numbers)
 
     def end_part(self) -> None:
         """Learn that these records are handled."""

@@ -118,10 +118,15 @@ class HashMapBackend:
             return made(declaration, group_format, groups, self._flat_from)
         return (TrackedTable if tracked else StateTable)(declaration, group_format, groups)
 
-    def begin_part(self, keys: Sequence[Any], groups: Sequence[int]) -> None:
+    def begin_part(
+        self,
+        keys: Sequence[Any],
+        groups: Sequence[int],
+        numbers: tuple[Any, Any] | None = None,
+    ) -> None:
         """Look up the keys of the records that come next, where that is faster."""
         for table in self._flat:
-            table.begin_part(keys, groups)
+            table.begin_part(keys, groups, numbers)
 
     def end_part(self) -> None:
         """Write back what these records changed."""

@@ -109,22 +109,31 @@ class FlatEntries:
         """Return the cell of every key, -1 for those that are not there."""
         first, base = self._first(keys), rows << self._bits
         found = np.full(len(keys), -1, np.int64)
-        rest = np.arange(len(keys))
-        step = 0
+        going = self._look(keys, base + first, found)
+        if not going.any():
+            return found
+        rest = np.flatnonzero(going)
+        keys, first, base = keys[rest], first[rest], base[rest]
         while len(rest):
-            at = base[rest] + ((first[rest] + step) & self._mask)
-            block = self._buckets[at]
-            hit = np.flatnonzero(block == keys[rest, None])
-            which = hit >> _CELL_BITS
-            found[rest[which]] = (at[which] << _CELL_BITS) + (hit & (CELLS - 1))
-            if len(hit) == len(rest):
-                break
-            # Where a bucket has an empty cell, eight booleans make a number that is not zero.
-            going = (block == EMPTY).view(np.uint64).ravel() == 0
-            going[which] = False
-            rest = rest[going]
-            step += 1
+            first = (first + 1) & self._mask
+            cells = np.full(len(rest), -1, np.int64)
+            going = self._look(keys, base + first, cells)
+            found[rest] = cells
+            rest, keys, first, base = rest[going], keys[going], first[going], base[going]
         return found
+
+    def _look(self, keys: Any, buckets: Any, found: Any) -> Any:
+        """Set the cells of keys that are in their buckets; return who has to look further."""
+        block = self._buckets[buckets]
+        hit = np.flatnonzero(block == keys[:, None])
+        which = hit >> _CELL_BITS
+        found[which] = (buckets[which] << _CELL_BITS) + (hit & (CELLS - 1))
+        if len(hit) == len(keys):
+            return np.zeros(len(keys), np.bool_)
+        # Where a bucket has an empty cell, eight booleans make a number that is not zero.
+        going = (block == EMPTY).view(np.uint64).ravel() == 0
+        going[which] = False
+        return going
 
     def get(self, key: int, row: int) -> Any:
         """Return the value of one key, None when it is not there."""

@@ -196,13 +196,18 @@ class FlatTable(StateTable):
         self._chains = {}
         self._form += 1
 
-    def begin_part(self, keys: Sequence[Any], groups: Sequence[int]) -> None:
+    def begin_part(
+        self, keys: Sequence[Any], groups: Sequence[int], arrays: tuple[Any, Any] | None
+    ) -> None:
         """Look up the keys of the records that come next."""
         entries = self.entries
         if entries is None or len(keys) < PART_MIN:
             return
-        numbers = _integers(keys)
-        rows = np.array(groups, np.int64) - self.key_groups.start
+        if arrays is None:
+            numbers, rows = _integers(keys), np.array(groups, np.int64)
+        else:
+            numbers, rows = (array.astype(np.int64, copy=False) for array in arrays)
+        rows = rows - self.key_groups.start
         if numbers is None or not can_hold(numbers) or _beyond(rows, len(self._views)):
             return  # the view of the group knows what to do with each
         cells = entries.find(numbers, rows)

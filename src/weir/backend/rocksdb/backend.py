@@ -228,7 +228,12 @@ class RocksDBBackend:
         self._database.close()
         shutil.rmtree(self._database.path, ignore_errors=True)
 
-    def begin_part(self, keys: Collection[Any], groups: Collection[int]) -> None:
+    def begin_part(
+        self,
+        keys: Collection[Any],
+        groups: Collection[int],
+        numbers: tuple[Any, Any] | None = None,
+    ) -> None:
         """Nothing is looked up ahead."""
 
     def end_part(self) -> None:

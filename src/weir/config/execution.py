@@ -9,6 +9,7 @@ from weir.config.option import (
     INT,
     LIST,
     MAP,
+    MEMORY,
     STRING,
     ConfigOption,
     one_of,
@@ -151,6 +152,13 @@ WORK_DIR = ConfigOption(
     None,
     "Directory that all hosts share, for Spark's query logs, spooled and staged records; by "
     "default the checkpoint directory, or a local temporary one when that is remote.",
+)
+DIRECT_BYTES = ConfigOption(
+    "weir.epoch.direct-size",
+    MEMORY,
+    1 << 20,
+    "An epoch that moves no more than this between operators is handed to the slots by the driver, "
+    "without a shuffle; 0 leaves every epoch to Spark.",
 )
 SOURCE_BATCH_ROWS = ConfigOption(
     "weir.source.batch-rows", INT, 100_000, "Rows of a collection in one epoch."

@@ -140,6 +140,15 @@ class SlotRegistry:
         with self._changed:
             return [s for s in self._slots.values() if s.ready]
 
+    def addresses(self, attempt: int, slots: int) -> list[str] | None:
+        """Return where the driver reaches each slot; None unless all take epochs."""
+        with self._changed:
+            found = [self._slots.get(subtask) for subtask in range(slots)]
+            if attempt != self.attempt or self.closed or self.failure is not None:
+                return None
+            ready = [slot.tcp or slot.unix for slot in found if slot is not None and slot.ready]
+            return ready if len(ready) == slots else None
+
     def all(self) -> list[SlotEntry]:
         """Return every slot of the attempt."""
         with self._changed:

@@ -85,6 +85,7 @@ class JobSettings:
     heartbeat_ms: int = 2_000
     log_dir: str | None = None
     batch_rows: int = 100_000
+    direct_bytes: int = 1 << 20
     job_parameters: dict[str, str] = field(default_factory=dict)
     python_files: tuple[str, ...] = ()
     work_dir: str | None = None
@@ -126,6 +127,7 @@ class JobSettings:
             heartbeat_ms=get(e.SLOT_HEARTBEAT),
             log_dir=get(e.LOG_DIR),
             batch_rows=get(e.SOURCE_BATCH_ROWS),
+            direct_bytes=get(e.DIRECT_BYTES),
             job_parameters={str(k): str(v) for k, v in dict(parameters).items()},
             python_files=tuple(get(e.PYTHON_FILES) or ()),
             work_dir=get(e.WORK_DIR),

@@ -366,6 +366,23 @@ def _binary_column(payloads: list[Any]) -> pa.Array:
     )
 
 
+def pack_frames(frames: Sequence[Frame]) -> bytes:
+    """Encode frames with their targets as one value, for a driver that hands them on itself."""
+    return msgspec.msgpack.encode(
+        [(f.target, f.edge, f.origin, memoryview(f.payload)) for f in frames]
+    )
+
+
+def unpack_frames(data: bytes) -> list[Frame]:
+    """Decode frames with their targets."""
+    return [Frame(*fields) for fields in msgspec.msgpack.decode(data)]
+
+
+def size_of(frames: Sequence[Frame]) -> int:
+    """Return the bytes of the payloads that go on to other subtasks; reports do not."""
+    return sum(len(memoryview(f.payload)) for f in frames if f.edge != REPORT_EDGE)
+
+
 def payload_views(column: pa.Array) -> list[pa.Buffer]:
     """Return the payloads of a frame column as buffers, without copying them."""
     return [value.as_buffer() for value in column]

@@ -34,6 +34,7 @@ from weir.runtime.frame import (
     pack_control,
     pack_report,
     payload_kind,
+    size_of,
     unpack_control,
     unpack_data,
     unpack_parts,
@@ -195,7 +196,7 @@ class Subtask:
                 op.clear_key()
                 op.end_epoch()
         out.extend(self._send_controls(level, info))
-        out.append(self._report(level, info, operators))
+        out.append(self._report(level, info, operators, size_of(out)))
         return out
 
     def _with_restored(self, level: int, frames: Iterable[Incoming]) -> Iterable[Incoming]:
@@ -372,13 +373,14 @@ class Subtask:
             )
         return frames
 
-    def _report(self, level: int, info: EpochInfo, operators: list[Operator]) -> Frame:
+    def _report(self, level: int, info: EpochInfo, operators: list[Operator], sent: int) -> Frame:
         timers = [op.next_processing_timer() for op in operators]
         report = {
             "level": level,
             "subtask": self.facts.subtask,
             "epoch": info.epoch,
             "rows": self._reports,
+            "sent": sent,
             "in": {op.node.index: op.records_in for op in operators},
             "out": {op.node.index: op.records_out for op in operators},
             "entries": sum(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -18,6 +19,32 @@ TOKEN_BYTES = 32
 
 class ChannelError(WeirError):
     """A peer could not be reached, broke off, or refused a call."""
+
+
+class Hangup:
+    """Lets another thread break off exchanges that wait for their slots."""
+
+    def __init__(self) -> None:
+        """Break off nothing yet."""
+        self._lock = threading.Lock()
+        self._cancels: list[Callable[[], None]] = []
+        self._over = False
+
+    def add(self, cancel: Callable[[], None]) -> None:
+        """Take note of an exchange; it is broken off at once if that was asked for before."""
+        with self._lock:
+            if not self._over:
+                self._cancels.append(cancel)
+                return
+        cancel()
+
+    def now(self) -> None:
+        """Break off all exchanges."""
+        with self._lock:
+            self._over = True
+            cancels, self._cancels = self._cancels, []
+        for cancel in cancels:
+            cancel()
 
 
 class Channel:
@@ -50,12 +77,14 @@ class Channel:
         return self.call(action, encode(message), timeout_s)
 
     def exchange(
-        self, call: EpochCall, batches: Iterable[pa.RecordBatch]
+        self, call: EpochCall, batches: Iterable[pa.RecordBatch], hangup: Hangup | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Send an epoch and return its output, both with an end marker that is checked."""
         descriptor = flight.FlightDescriptor.for_command(self._token + encode(call))
         try:
             writer, reader = self._client.do_exchange(descriptor)
+            if hangup is not None:
+                hangup.add(reader.cancel)
             with writer:
                 writer.begin(FRAME_SCHEMA)
                 sent = 0

@@ -26,6 +26,7 @@ from weir.jobmanager.recovery import RestorePoint
 from weir.jobmanager.settings import JobSettings
 from weir.runtime.subtask import EpochInfo
 from weir.slot.spawn import Contact, start_slot
+from weir.spark.direct import Relay
 from weir.spark.ending import Ending
 from weir.spark.epochs import EpochRunner, EpochSpec
 from weir.spark.positions import initial_positions, prepare_query_dir, read_positions
@@ -85,6 +86,7 @@ class Attempt:
         self._idle_since_ms = job.clock.monotonic_ms()
         self._query: Any = None
         self._ended = False
+        self._closed = False
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._contact = Contact(
@@ -106,7 +108,14 @@ class Attempt:
             number,
             anchored=not master.local,
         )
-        self._runner = EpochRunner(spec, job.spark)
+        relay = Relay(
+            job.plan.level_parallelism,
+            self._contact,
+            job.settings.direct_bytes,
+            partial(master.registry.addresses, number, job.plan.slots),
+            self._refuse_unwanted,
+        )
+        self._runner = EpochRunner(spec, job.spark, relay)
 
     def _start_positions(
         self, number: int, restored: RestorePoint | None
@@ -363,8 +372,16 @@ class Attempt:
             msg = "the job was canceled"
             raise JobExecutionError(msg)
 
+    def _refuse_unwanted(self) -> None:
+        """Raise when nobody wants the epoch that is running: Spark does not interrupt Python."""
+        self._refuse_failed()
+        if self._closed:
+            msg = "the attempt has ended"
+            raise JobExecutionError(msg)
+
     def close(self) -> None:
         """Stop the query and free what the attempt holds."""
+        self._closed = True
         if self._query is not None and self._query.isActive:
             self._query.stop()
         self._runner.close()

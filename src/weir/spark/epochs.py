@@ -1,11 +1,13 @@
 """One epoch is one Spark job: level 0, then shuffle and pipe for every level, one action.
 
 The job's only output is the reports of all subtasks; that all of them are there is checked, since
-an optimiser that drops a partition would drop records with it.
+an optimiser that drops a partition would drop records with it. Small epochs do without shuffle and
+pipes: the job is level 0 alone, and `weir.spark.direct` does the rest.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,11 +29,12 @@ from pyspark.util import PythonEvalType
 
 from weir.errors import WeirError
 from weir.graph.plan import JobPlan
-from weir.runtime.frame import REPORT_EDGE, unpack_report
+from weir.runtime.frame import REPORT_EDGE, Frame, unpack_frames, unpack_report
 from weir.runtime.subtask import EpochInfo
 from weir.slot.messages import EpochCall
 from weir.slot.spawn import Contact
 from weir.spark.batches import SAFE, BatchLimits, fixed_width, limits
+from weir.spark.direct import PARTITIONS_MAX, Moved, Relay, is_direct, share
 from weir.spark.salts import salts
 from weir.spark.worker import (
     CONTROL_ROW,
@@ -39,8 +42,10 @@ from weir.spark.worker import (
     PipeTask,
     SourceColumns,
     SourceTask,
+    TaskCall,
 )
 
+log = logging.getLogger("weir.epochs")
 _QUERY = "spark.sql.execution.id"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -75,10 +80,12 @@ class EpochSpec:
 class EpochRunner:
     """Runs epochs of one attempt; not thread-safe, the caller serialises epochs."""
 
-    def __init__(self, spec: EpochSpec, spark: SparkSession) -> None:
+    def __init__(self, spec: EpochSpec, spark: SparkSession, relay: Relay) -> None:
         """Take what all epochs share; stages are made when they are first needed."""
         self._spec = spec
         self._spark = spark
+        self._relay = relay
+        self._moved: Moved | None = None
         # A query has one session of its own; every batch brings another Python object for it.
         self._query: SparkSession | None = None
         self._controls: dict[tuple[SparkSession, int], DataFrame] = {}
@@ -91,33 +98,79 @@ class EpochRunner:
 
     def run(self, batch: DataFrame | None, info: EpochInfo, directory: str) -> list[dict[str, Any]]:
         """Run an epoch over a batch (None: no input, only control rows); return the reports."""
+        call = self._call(info, directory)
+        rows: list[Any] | None = None
+        tried = is_direct(self._relay.limit, has_input=batch is not None, before=self._moved)
+        if tried and self._relay.connect():
+            rows = self._direct(batch, call)
+            log.debug("epoch %s %s", info.epoch, "was too large" if rows is None else "was direct")
+        if rows is None:
+            rows = self._by_spark(batch, call)
+            log.debug("epoch %s was run by Spark", info.epoch)
+        received = [unpack_report(bytes(r.payload)) for r in rows if r.edge == REPORT_EDGE]
+        if batch is not None:
+            self._note(received)
+        return self._complete([report for report in received if report["level"]], info)
+
+    def _by_spark(self, batch: DataFrame | None, call: EpochCall) -> list[Any]:
         widths = self._spec.plan.level_parallelism
         session = self._session(batch)
-        with self._tasks_know(self._call(info, directory)):
+        with self._apart():
             if batch is None:
                 frames = self._control_rows(session, widths[1])
             else:
                 frames = self._level_zero(session, batch)
             for level in range(1, len(widths)):
                 frames = self._level(session, frames, level)
-            rows = frames.rdd.collect()
-        return self._reports(rows, info)
+            with self._tasks_know(TaskCall(call)):
+                return list(frames.rdd.collect())
+
+    def _direct(self, batch: DataFrame | None, call: EpochCall) -> list[Frame] | None:
+        """Run an epoch without pipes; None when it is too large for that."""
+        frames = [] if batch is None else self._collected(batch, call)
+        return None if frames is None else self._relay.run(call, frames)
+
+    def _collected(self, batch: DataFrame, call: EpochCall) -> list[Frame] | None:
+        """Return the frames of level 0; None when they are too many.
+
+        A partition returns them in one row. Rows of this RDD must be few and one by one: the next
+        row of a partition is made in the place of the one before.
+        """
+        with self._apart():
+            rows = self._stage_zero(batch)._jdf.queryExecution().toRdd()
+            partitions = rows.getNumPartitions()
+            if partitions > PARTITIONS_MAX:
+                return None
+            with self._tasks_know(TaskCall(call, share(self._relay.limit, partitions))):
+                collected = rows.toJavaRDD().collect()
+        packed = [bytes(collected.get(n).getBinary(3)) for n in range(partitions)]
+        if not all(packed):
+            return None
+        return [frame for data in packed for frame in unpack_frames(data)]
 
     @contextmanager
-    def _tasks_know(self, call: str) -> Iterator[None]:
-        """Tell the tasks of this thread's jobs about the epoch.
+    def _apart(self) -> Iterator[None]:
+        """Take the jobs of this thread out of the query that Spark is running.
 
-        And take these jobs out of the query that Spark is running: the stages of one query share
-        their settings, those of separate ones have those of the time when they were made.
+        The stages of one query share their settings, those of separate ones have those of the time
+        when they were made.
         """
         context = self._spark.sparkContext
         query = context.getLocalProperty(_QUERY)
-        context.setLocalProperty(EPOCH_PROPERTY, call)
         context.setLocalProperty(_QUERY, None)  # type: ignore[arg-type]
         try:
             yield
         finally:
             context.setLocalProperty(_QUERY, query)  # type: ignore[arg-type]
+
+    @contextmanager
+    def _tasks_know(self, told: TaskCall) -> Iterator[None]:
+        """Tell the tasks of this thread's jobs about the epoch."""
+        context = self._spark.sparkContext
+        context.setLocalProperty(EPOCH_PROPERTY, msgspec.json.encode(told).decode())
+        try:
+            yield
+        finally:
             context.setLocalProperty(EPOCH_PROPERTY, None)  # type: ignore[arg-type]
 
     def _session(self, batch: DataFrame | None) -> SparkSession:
@@ -127,8 +180,8 @@ class EpochRunner:
             self._query = batch.sparkSession
         return self._query
 
-    def _call(self, info: EpochInfo, directory: str) -> str:
-        call = EpochCall(
+    def _call(self, info: EpochInfo, directory: str) -> EpochCall:
+        return EpochCall(
             self._spec.attempt,
             0,
             info.epoch,
@@ -141,18 +194,20 @@ class EpochRunner:
             info.native,
             info.overtaking,
         )
-        return msgspec.json.encode(call).decode()
 
     def _level_zero(self, session: SparkSession, batch: DataFrame) -> DataFrame:
         """Return the frames of a batch; they are planned on their own, with their own limits."""
-        if self._source is None:
-            self._source = self._source_stage(batch)
-        stage = _stage(batch, self._source)
+        stage = self._stage_zero(batch)
         self._limit(session, limits(self._width if self._fixed is None else self._fixed))
         rows = stage._jdf.queryExecution().toRdd()
         self._limit(session, SAFE)
         frames = session._jsparkSession.internalCreateDataFrame(rows, self._schema, False)
         return DataFrame(frames, session)
+
+    def _stage_zero(self, batch: DataFrame) -> DataFrame:
+        if self._source is None:
+            self._source = self._source_stage(batch)
+        return _stage(batch, self._source)
 
     @staticmethod
     def _limit(session: SparkSession, chosen: BatchLimits) -> None:
@@ -211,10 +266,8 @@ class EpochRunner:
             self._controls[key] = frame
         return frame
 
-    def _reports(self, rows: list[Any], info: EpochInfo) -> list[dict[str, Any]]:
-        received = [unpack_report(bytes(r.payload)) for r in rows if r.edge == REPORT_EDGE]
-        reports = [report for report in received if report["level"]]
-        self._note_width([report["read"] for report in received if not report["level"]])
+    def _complete(self, reports: list[dict[str, Any]], info: EpochInfo) -> list[dict[str, Any]]:
+        """Return the reports of all subtasks in order."""
         seen = {(r["level"], r["subtask"]) for r in reports}
         widths = self._spec.plan.level_parallelism
         expected = {(n, i) for n in range(1, len(widths)) for i in range(widths[n])}
@@ -227,13 +280,17 @@ class EpochRunner:
             raise EpochError(msg)
         return sorted(reports, key=lambda r: (r["level"], r["subtask"]))
 
-    def _note_width(self, read: list[tuple[int, int]]) -> None:
+    def _note(self, reports: list[dict[str, Any]]) -> None:
+        """Remember what the next epoch is expected to be like."""
+        self._moved = Moved.of(reports)
+        read = [report["read"] for report in reports if not report["level"]]
         rows, size = (sum(column) for column in zip(*read, strict=True)) if read else (0, 0)
         if rows:
             self._width = size / rows
 
     def close(self) -> None:
-        """Free the cached control rows."""
+        """Free the cached control rows and the connections."""
+        self._relay.close()
         for frame in self._controls.values():
             frame.unpersist()
         self._controls.clear()

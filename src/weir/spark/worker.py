@@ -33,7 +33,9 @@ from weir.runtime.frame import (
     frames_to_batch,
     load_program,
     origin,
+    pack_frames,
     pack_report,
+    size_of,
 )
 from weir.runtime.operator import TaskFacts
 from weir.runtime.source_side import SourceSide
@@ -44,6 +46,7 @@ from weir.slot.spawn import Contact, start_slot
 from weir.spark.spool import expand_ranges
 
 CONTROL_ROW = -2
+PACKED_ROW = -3
 EPOCH_PROPERTY = "weir.epoch"
 _CHANNELS_MAX = 64
 log = logging.getLogger("weir.worker")
@@ -67,13 +70,23 @@ class SourceColumns:
     column: str | None
 
 
-def _epoch() -> EpochCall:
+class TaskCall(msgspec.Struct, frozen=True):
+    """What the driver tells the tasks of an epoch.
+
+    With `share` level 0 returns its frames to the driver, if they have no more bytes than that.
+    """
+
+    epoch: EpochCall
+    share: int | None = None
+
+
+def _told() -> TaskCall:
     """Return what the driver told the tasks of this epoch.
 
     The tasks themselves stay the same from epoch to epoch, so that nothing has to be pickled and
     analysed again.
     """
-    return msgspec.json.decode(_task().getLocalProperty(EPOCH_PROPERTY) or "", type=EpochCall)
+    return msgspec.json.decode(_task().getLocalProperty(EPOCH_PROPERTY) or "", type=TaskCall)
 
 
 def _task() -> TaskContext:
@@ -99,12 +112,19 @@ class SourceTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn source rows into frames."""
         try:
-            yield from self._run(batches)
+            told = _told()
+            lists = self._run(batches, told.epoch.checkpoint_id)
+            if told.share is not None:
+                yield _packed(lists, told.share)
+                return
+            salt = self.salts.__getitem__
+            for frames in lists:
+                yield frames_to_batch(frames, salt)
         except Exception as error:
             report_failure(self.contact, failure_message(self.attempt, -1, error))
             raise
 
-    def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _run(self, batches: Iterable[pa.RecordBatch], barrier: int | None) -> Iterator[list[Frame]]:
         plan = load_plan(self.plan_id, self.plan)
         partition = _task().partitionId()
         facts = TaskFacts(
@@ -116,8 +136,7 @@ class SourceTask:
             report=lambda index, kind, values: None,
         )
         side = SourceSide(plan, facts)
-        salt = self.salts.__getitem__
-        rows = size = 0
+        rows = size = sent = 0
         for batch in batches:
             reach("worker.source")
             rows += batch.num_rows
@@ -125,11 +144,12 @@ class SourceTask:
             self._feed(side, batch)
             frames = side.take_frames()
             if frames:
-                yield frames_to_batch(frames, salt)
-        barrier = _epoch().checkpoint_id
-        report = pack_report(source_report(partition, rows, size))
-        told = Frame(0, REPORT_EDGE, origin(partition, 0), report)
-        yield frames_to_batch([*side.take_frames(), *side.finish(barrier), told], salt)
+                sent += size_of(frames)
+                yield frames
+        frames = [*side.take_frames(), *side.finish(barrier)]
+        sent += size_of(frames)
+        report = pack_report(source_report(partition, (rows, size), sent))
+        yield [*frames, Frame(0, REPORT_EDGE, origin(partition, 0), report)]
 
     def _feed(self, side: SourceSide, batch: pa.RecordBatch) -> None:
         for source in self.sources:
@@ -139,6 +159,21 @@ class SourceTask:
                 part = _struct_rows(column)
             if part.num_rows:
                 _feed_source(side, source, part)
+
+
+def _packed(lists: Iterable[list[Frame]], share: int) -> pa.RecordBatch:
+    """Return all frames as one row; with more bytes than the share, one without any.
+
+    What is not read then is read again by the tasks that do without the driver.
+    """
+    kept: list[Frame] = []
+    size = 0
+    for frames in lists:
+        size += size_of(frames)
+        if size > share:
+            return frames_to_batch([Frame(0, PACKED_ROW, 0, b"")], int)
+        kept += frames
+    return frames_to_batch([Frame(0, PACKED_ROW, 0, pack_frames(kept))], int)
 
 
 def _struct_rows(column: pa.Array) -> pa.RecordBatch:
@@ -176,9 +211,9 @@ def load_plan(plan_id: str, data: bytes) -> JobPlan:
     return plan
 
 
-def source_report(partition: int, rows: int, size: int) -> dict[str, Any]:
-    """Return what a partition of level 0 tells the driver."""
-    return {"level": 0, "subtask": partition, "rows": [], "read": (rows, size)}
+def source_report(partition: int, read: tuple[int, int], sent: int) -> dict[str, Any]:
+    """Return what a partition of level 0 tells the driver: rows and bytes read, bytes sent."""
+    return {"level": 0, "subtask": partition, "rows": [], "read": read, "sent": sent}
 
 
 @dataclass(frozen=True)
@@ -194,7 +229,7 @@ class PipeTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run inside `mapInArrow`."""
         subtask = _task().partitionId()
-        call = msgspec.structs.replace(_epoch(), level=self.level)
+        call = msgspec.structs.replace(_told().epoch, level=self.level)
         table = np.array(self.next_salts or (0,), np.int32)
         whole = False
         try:

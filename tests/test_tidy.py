@@ -75,6 +75,7 @@ MAY_CATCH_EVERYTHING = {
     "src/weir/slot/interlude.py",
     "src/weir/slot/main.py",
     "src/weir/slot/service.py",
+    "src/weir/spark/direct.py",
     "src/weir/spark/function_source.py",
     "src/weir/spark/job.py",
     "src/weir/spark/session.py",

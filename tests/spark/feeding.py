@@ -89,15 +89,15 @@ class Feed:
         counted.sink_to(FileSink.csv(str(self.output))).uid("sink")
         return env.execute_async("feed")
 
-    def add(self) -> None:
+    def add(self, rows: int = ROWS) -> None:
         """Let one more file appear."""
         rng = np.random.default_rng(self.files)
-        first = self.files * ROWS
+        first = len(self.rows)
         table = pa.table(
             {
-                "key": rng.integers(0, KEYS, ROWS),
-                "amount": rng.integers(1, 100, ROWS),
-                "seq": np.arange(first, first + ROWS),
+                "key": rng.integers(0, KEYS, rows),
+                "amount": rng.integers(1, 100, rows),
+                "seq": np.arange(first, first + rows),
             }
         )
         hidden = self.root / "next.parquet"

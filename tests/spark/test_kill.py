@@ -32,8 +32,10 @@ def assert_killed(tmp_path, *points):
         assert (tmp_path / point.partition("@")[0]).exists(), f"{point} was never reached"
 
 
-def test_killed_slots_lose_and_duplicate_nothing(scenario, tmp_path):
+@pytest.mark.parametrize("size", ["1 mb", "0"], ids=["direct", "by Spark"])
+def test_killed_slots_lose_and_duplicate_nothing(scenario, tmp_path, size):
     """In the middle of an epoch, in the sync phase, in the upload, before and after a commit."""
+    scenario.configure({"weir.epoch.direct-size": size})
     points = ["slot.epoch@4", "slot.sync@2", "slot.upload@5", "slot.commit@2", "slot.committed@3"]
     code, output = scenario.run(failpoints=failpoints(tmp_path, *points))
     assert code == 0, output
@@ -47,6 +49,7 @@ def test_killed_slots_lose_and_duplicate_nothing(scenario, tmp_path):
 
 @pytest.mark.parametrize("master", ["local[2]", "local[2,4]"], ids=["failover", "task retry"])
 def test_killed_python_workers_lose_and_duplicate_nothing(scenario, tmp_path, master):
+    scenario.configure({"weir.epoch.direct-size": "0"})
     points = ["worker.pipe@3", "worker.source@4"]
     code, output = scenario.run(failpoints=failpoints(tmp_path, *points), master=master)
     assert code == 0, output
@@ -57,9 +60,10 @@ def test_killed_python_workers_lose_and_duplicate_nothing(scenario, tmp_path, ma
 
 
 def test_a_driver_that_is_killed_again_and_again_resumes_exactly(scenario, tmp_path):
-    """In the middle of an epoch, after the upload, between metadata and sink commit."""
+    """In an epoch, between its levels, after the upload, between metadata and sink commit."""
     restore = None
-    for point in ("driver.epoch@6+150", "driver.acknowledged@2", "driver.metadata@2"):
+    points = ("driver.epoch@6+150", "driver.relay@2", "driver.acknowledged@2", "driver.metadata@2")
+    for point in points:
         killed = failpoints(tmp_path, point)
         code, output = scenario.run(failpoints=killed, restore=restore)
         assert code == -signal.SIGKILL, output

@@ -45,6 +45,27 @@ def test_a_registered_slot_is_found(registry):
     assert (found.status, found.unix) == ("ready", "unix0")
 
 
+def test_addresses_are_known_when_all_slots_take_epochs(registry):
+    ready(registry)
+    assert registry.addresses(0, 2) is None
+    ready(registry, subtask=1)
+    assert registry.addresses(0, 2) == ["unix0", "unix1"]
+    assert registry.addresses(1, 2) is None
+
+
+def test_addresses_are_those_that_other_hosts_reach(registry):
+    registry.locate(0, 0, 0)
+    registry.hello(Hello(0, 0, 1, "host", "log"))
+    registry.register(Register(0, 0, "unix", "tcp", []))
+    assert registry.addresses(0, 1) == ["tcp"]
+
+
+def test_a_failed_attempt_has_no_addresses(registry):
+    ready(registry)
+    registry.fail(SlotFailure(0, 0, "SlotLost", "gone"))
+    assert registry.addresses(0, 1) is None
+
+
 def test_a_second_process_for_one_slot_is_not_wanted(registry):
     registry.locate(0, 0, 0)
     assert registry.hello(Hello(0, 0, 1, "host", "log"))

@@ -4,7 +4,7 @@ First every slot is asked where it is; from its answer on it holds. L is the hig
 slot has begun. Then every slot is told to cut at L: in the middle of L if it is there, at once if
 it has finished L or has no part in it, at the beginning of L if its rows have not reached it yet.
 
-Why the cut is consistent: Spark begins level L + 1 nowhere before all slots have returned from L,
+Why the cut is consistent: level L + 1 begins nowhere before all slots have returned from L,
 and L has begun, so every slot is done with all levels before L. A slot accepts the cut only if it
 has begun nothing beyond L, and makes it before it does. So each slot's state has all rows of the
 levels before L, some of L and none of the levels after it, and every row between is in the input

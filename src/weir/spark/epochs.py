@@ -60,7 +60,7 @@ _FRAME_TYPE = StructType(
 
 
 class EpochError(WeirError):
-    """An epoch's job returned without the reports of all subtasks."""
+    """An epoch's job returned without the frames of all partitions or reports of all subtasks."""
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,8 @@ class EpochRunner:
     def _collected(self, batch: DataFrame, call: EpochCall) -> list[Frame] | None:
         """Return the frames of level 0; None when they are too many.
 
-        A partition returns them in one row. Rows of this RDD must be few and one by one: the next
-        row of a partition is made in the place of the one before.
+        A partition returns them in one row: Spark would make the next one in the same place. It
+        needs no limits of batches, since the bytes of frames are limited already.
         """
         with self._apart():
             rows = self._stage_zero(batch)._jdf.queryExecution().toRdd()
@@ -143,6 +143,12 @@ class EpochRunner:
                 return None
             with self._tasks_know(TaskCall(call, share(self._relay.limit, partitions))):
                 collected = rows.toJavaRDD().collect()
+        if len(collected) != partitions:
+            msg = (
+                f"epoch {call.epoch}: level 0 returned {len(collected)} rows of "
+                f"{partitions} partitions"
+            )
+            raise EpochError(msg)
         packed = [bytes(collected.get(n).getBinary(3)) for n in range(partitions)]
         if not all(packed):
             return None

@@ -108,7 +108,9 @@ def test_weir_run_on_a_cluster_gives_the_same_output_as_one_process(cluster, sce
     assert len(list(scenario.logs.rglob("slot-*.log"))) == 2, hosts
 
 
-def test_a_killed_executor_costs_nothing_but_time(cluster, scenario):
+@pytest.mark.parametrize("size", ["1 mb", "0"], ids=["direct", "by Spark"])
+def test_a_killed_executor_costs_nothing_but_time(cluster, scenario, size):
+    scenario.configure({"weir.epoch.direct-size": size})
     process = scenario.start(master=cluster.url)
     wait_until(lambda: list(scenario.checkpoints.glob("*/chk-*/_metadata")), 120, "a checkpoint")
     victims = cluster.executors()

@@ -133,8 +133,8 @@ class EpochRunner:
     def _collected(self, batch: DataFrame, call: EpochCall) -> list[Frame] | None:
         """Return the frames of level 0; None when they are too many.
 
-        A partition returns them in one row: Spark would make the next one in the same place. It
-        needs no limits of batches, since the bytes of frames are limited already.
+        A partition returns them in one row: Spark would make a second one in the same place.
+        Batches have safe limits here, which cost few rows nothing.
         """
         with self._apart():
             rows = self._stage_zero(batch)._jdf.queryExecution().toRdd()

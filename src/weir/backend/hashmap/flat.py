@@ -21,6 +21,7 @@ REMOVED: Final = EMPTY + 1
 CELLS: Final = 8
 """Cells of a bucket."""
 _CELL_BITS: Final = 3
+_BUCKET: Final = np.dtype((np.void, CELLS * 8))
 _FULL: Final = 0.75
 _ROOM: Final = 1.25
 _SPARSE: Final = 32
@@ -31,6 +32,11 @@ _WORD: Final = (1 << 64) - 1
 def can_hold(keys: Any) -> bool:
     """Tell whether keys can be told from cells without one."""
     return not len(keys) or int(keys.min()) > REMOVED
+
+
+def _any_of_eight(cells: Any) -> Any:
+    """Tell for each row of eight booleans whether one of them is true: their bytes as a number."""
+    return cells.view(np.uint64).ravel() != 0
 
 
 class Shadow:
@@ -89,7 +95,8 @@ class FlatEntries:
         self.width = CELLS << bits
         self.keys = np.full(self._groups * self.width, EMPTY, np.int64)
         self.values = np.zeros(self._groups * self.width, self._value_type)
-        self._buckets = self.keys.reshape(-1, CELLS)
+        # As items of 64 bytes, because numpy copies those several times faster than rows.
+        self._buckets = self.keys.view(_BUCKET)
         # Single items of these are read and written faster than those of arrays.
         self._key_items: Any = self.keys.data
         self._value_items: Any = self.values.data
@@ -106,34 +113,31 @@ class FlatEntries:
         return self._bits > 2 and self.count * _SPARSE < len(self.keys)
 
     def find(self, keys: Any, rows: Any) -> Any:
-        """Return the cell of every key, -1 for those that are not there."""
+        """Return the cell of every key; for those that are not there, `~` the bucket to put it."""
         first, base = self._first(keys), rows << self._bits
-        found = np.full(len(keys), -1, np.int64)
-        going = self._look(keys, base + first, found)
-        if not going.any():
-            return found
+        found, going = self._look(keys, base + first)
         rest = np.flatnonzero(going)
         keys, first, base = keys[rest], first[rest], base[rest]
         while len(rest):
             first = (first + 1) & self._mask
-            cells = np.full(len(rest), -1, np.int64)
-            going = self._look(keys, base + first, cells)
-            found[rest] = cells
+            found[rest], going = self._look(keys, base + first)
             rest, keys, first, base = rest[going], keys[going], first[going], base[going]
         return found
 
-    def _look(self, keys: Any, buckets: Any, found: Any) -> Any:
-        """Set the cells of keys that are in their buckets; return who has to look further."""
-        block = self._buckets[buckets]
+    def _look(self, keys: Any, buckets: Any) -> tuple[Any, Any]:
+        """Return what `find` says, for one bucket of every key, and who has to look further."""
+        block = self._block(buckets)
         hit = np.flatnonzero(block == keys[:, None])
         which = hit >> _CELL_BITS
+        found = ~buckets
         found[which] = (buckets[which] << _CELL_BITS) + (hit & (CELLS - 1))
-        if len(hit) == len(keys):
-            return np.zeros(len(keys), np.bool_)
-        # Where a bucket has an empty cell, eight booleans make a number that is not zero.
-        going = (block == EMPTY).view(np.uint64).ravel() == 0
+        going = ~_any_of_eight(block == EMPTY)
         going[which] = False
-        return going
+        return found, going
+
+    def _block(self, buckets: Any) -> Any:
+        """Return the keys of some buckets, a row for each."""
+        return self._buckets.take(buckets, mode="clip").view(np.int64).reshape(-1, CELLS)
 
     def get(self, key: int, row: int) -> Any:
         """Return the value of one key, None when it is not there."""
@@ -180,33 +184,36 @@ class FlatEntries:
             shadow.save(cells)
         self.values[cells] = values
 
-    def insert(self, keys: Any, rows: Any, values: Any) -> None:
-        """Add entries under keys that are not there, each given once."""
+    def insert(self, keys: Any, rows: Any, values: Any, buckets: Any) -> None:
+        """Add entries under keys that are not there, each given once, where `find` has said."""
         more = np.bincount(rows, minlength=self._groups)
         if (self._taken + more).max() > self.width * _FULL:
             self._rebuild(slice(None), more)
+            buckets = (rows << self._bits) + self._first(keys)
         self._taken += more
         self.count += len(keys)
-        self._place(keys, rows, values)
+        self._place(keys, values, buckets)
 
-    def _place(self, keys: Any, rows: Any, values: Any) -> None:
-        first, base = self._first(keys), rows << self._bits
-        rest = np.arange(len(keys))
-        while len(rest):
-            at = base[rest] + first[rest]
-            free = self._buckets[at] == EMPTY
-            cell = free.argmax(axis=1)
-            room = free[np.arange(len(rest)), cell]
-            # Of those that want the same cell one gets it, the others look again.
-            wanted = np.flatnonzero(room)
-            cells, one = np.unique((at[wanted] << _CELL_BITS) + cell[wanted], return_index=True)
-            won = rest[wanted[one]]
-            self._put(cells, keys[won], values[won])
-            moved = rest[~room]
-            first[moved] = (first[moved] + 1) & self._mask
-            left = np.ones(len(rest), np.bool_)
-            left[wanted[one]] = False
-            rest = rest[left]
+    def _place(self, keys: Any, values: Any, buckets: Any) -> None:
+        """Put new entries into the first buckets with room, from these on."""
+        while len(keys):
+            free = self._block(buckets) == EMPTY
+            cells = (buckets << _CELL_BITS) + free.argmax(axis=1)
+            room = np.flatnonzero(_any_of_eight(free))
+            wanted = cells[room]
+            for shadow in self._shadows:
+                shadow.save(wanted)
+            # Of those that want the same cell the last one gets it, the others look again.
+            self.keys[wanted] = keys[room]
+            got = self.keys[wanted] == keys[room]
+            self.values[wanted[got]] = values[room[got]]
+            left = np.ones(len(keys), np.bool_)
+            left[room[got]] = False
+            full = np.ones(len(keys), np.bool_)
+            full[room] = False
+            following = (buckets & ~self._mask) | ((buckets + 1) & self._mask)
+            buckets = np.where(full, following, buckets)[left]
+            keys, values = keys[left], values[left]
 
     def remove(self, cells: Any) -> None:
         """Drop entries, each given once."""
@@ -214,7 +221,7 @@ class FlatEntries:
             shadow.save(cells)
         at = cells >> _CELL_BITS
         # No path goes on behind a bucket with an empty cell, so there another one does no harm.
-        ends = (self._buckets[at] == EMPTY).any(axis=1)
+        ends = _any_of_eight(self._block(at) == EMPTY)
         self.keys[cells] = np.where(ends, EMPTY, REMOVED)
         self._taken -= np.bincount(cells[ends] // self.width, minlength=self._groups)
         self.count -= len(cells)
@@ -244,21 +251,21 @@ class FlatEntries:
 
     def _fill(self, row: int, keys: Any, values: Any) -> None:
         first = self._first(keys)
-        order = np.argsort(first, kind="stable")
+        # Numbers of 16 bits are sorted by radix, many times faster.
+        order = np.argsort(first.astype(np.uint16) if self._bits <= 16 else first, kind="stable")
         first, keys, values = first[order], keys[order], values[order]
-        rank = np.arange(len(keys)) - np.searchsorted(first, first)
+        counts = np.bincount(first, minlength=1 << self._bits)
+        rank = np.arange(len(keys)) - (np.cumsum(counts) - counts)[first]
         fits = rank < CELLS
-        at = (row << self._bits) + first[fits]
-        self._put((at << _CELL_BITS) + rank[fits], keys[fits], values[fits])
-        self._taken[row] = len(keys)
-        over = ~fits
-        self._place(keys[over], np.full(np.count_nonzero(over), row), values[over])
-
-    def _put(self, cells: Any, keys: Any, values: Any) -> None:
+        base = row << self._bits
+        cells = ((base + first[fits]) << _CELL_BITS) + rank[fits]
         for shadow in self._shadows:
             shadow.save(cells)
-        self.keys[cells] = keys
-        self.values[cells] = values
+        self.keys[cells] = keys[fits]
+        self.values[cells] = values[fits]
+        self._taken[row] = len(keys)
+        over = ~fits
+        self._place(keys[over], values[over], base + first[over])
 
     def _first(self, keys: Any) -> Any:
         """Return each key's own bucket within its group."""

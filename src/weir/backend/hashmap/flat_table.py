@@ -211,7 +211,7 @@ class FlatTable(StateTable):
         if numbers is None or not can_hold(numbers) or _beyond(rows, len(self._views)):
             return  # the view of the group knows what to do with each
         cells = entries.find(numbers, rows)
-        stored = entries.values[cells]
+        stored = entries.values.take(cells, mode="clip")
         values = stored.tolist()
         missing = np.flatnonzero(cells < 0).tolist()
         for i in missing:
@@ -255,7 +255,8 @@ class FlatTable(StateTable):
         if new.any():
             # The cells that were found are of no use any more when this makes room.
             keys, one = np.unique(part.numbers[new], return_index=True)
-            entries.insert(keys, part.rows[new][one], stored[new][one])
+            one = np.flatnonzero(new)[one]
+            entries.insert(keys, part.rows[one], stored[one], ~part.cells[one])
 
     def _values(self, values: list[Any]) -> Any:
         packed = array(self._code, values)

@@ -24,6 +24,10 @@ def contents(source: Any, groups: int) -> dict[int, Any]:
     return found
 
 
+def put(entries: FlatEntries, keys: Any, rows: Any, values: Any) -> None:
+    entries.insert(keys, rows, values, ~entries.find(keys, rows))
+
+
 class Pair:
     """Entries and the dict that they have to agree with."""
 
@@ -61,7 +65,7 @@ class Pair:
         there = cells >= 0
         self.entries.write(cells[there], values[there])
         new = array[~there]
-        self.entries.insert(new, self.rows(new), values[~there])
+        self.entries.insert(new, self.rows(new), values[~there], ~cells[~there])
         self.model.update(zip(keys, values.tolist(), strict=True))
 
     def remove(self, keys: list[int], array: Any, cells: Any) -> None:
@@ -110,7 +114,7 @@ def test_a_group_is_filled_as_a_whole_also_where_buckets_overflow() -> None:
 def test_floats_keep_all_their_bits() -> None:
     entries = FlatEntries(1, np.float64)
     entries.set(1, 0, -0.0)
-    entries.insert(numbers([2]), numbers([0]), np.array([float("nan")]))
+    put(entries, numbers([2]), numbers([0]), np.array([float("nan")]))
     assert str(entries.get(1, 0)) == "-0.0"
     assert entries.get(2, 0) != entries.get(2, 0)
 
@@ -128,10 +132,10 @@ def test_entries_that_come_and_go_do_not_use_more_and_more_room() -> None:
 def test_keys_in_one_of_many_groups_waste_memory_and_it_shows() -> None:
     entries = FlatEntries(64)
     keys = numbers(list(range(1000)))
-    entries.insert(keys, np.zeros(1000, np.int64), keys)
+    put(entries, keys, np.zeros(1000, np.int64), keys)
     assert entries.is_sparse
     spread = FlatEntries(64)
-    spread.insert(keys, keys % 64, keys)
+    put(spread, keys, keys % 64, keys)
     assert not spread.is_sparse
 
 

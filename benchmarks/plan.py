@@ -29,7 +29,7 @@ EVERY_ROUND = {"fast"}
 # More rounds where an aim depends on the figures.
 ROUNDS = 1
 ROUNDS_FOR_AIMS = 3
-AIMED_AT = {"a-100k", "a-10k", "c-sum", WORKLOAD_EPOCH}
+AIMED_AT = {"a-100k", "a-10k", "a-5m", "c-sum", WORKLOAD_EPOCH}
 # Whose results are checked on the whole input; those of others on its beginning.
 CHECKED_WHOLE = {"identity", "weir-hashmap", "bytewax-2"}
 QUICK = (3, 500_000)

@@ -93,7 +93,7 @@ def collect(stream):
 
 
 def test_small_and_large_epochs_alternate_exactly(spark, feed, ways):
-    for rows in (100, 10_000, 100, 100, 10_000, 10_000):
+    for rows in (100, 200_000, 100, 100, 10_000, 10_000):  # the second in many batches
         feed.add(rows)
     job = feed.submit(spark, Totals(), {SIZE: "64 kb"})
     settle(job, feed)
@@ -123,13 +123,17 @@ class Many(FlatMapFunction):
         return [(value[0] + n, 1) for n in range(5000 if value[1] == 5 else 3)]
 
 
-@pytest.mark.parametrize("size", ["1 mb", "2 kb", "0"])
-def test_two_exchanges_in_one_epoch(env, ways, size):
-    """With the smallest size the slots of the first level send more than the driver hands on."""
+@pytest.mark.parametrize(
+    ("size", "exchanges"), [("1 mb", 2), ("2 kb", 2), ("2 kb", 3), ("0", 2), ("1 mb", 3)]
+)
+def test_several_exchanges_in_one_epoch(env, ways, size, exchanges):
+    """With the smallest size slots of the last but one level send more than is handed on."""
     configure(env, **{SIZE: size, "weir.source.batch-rows": "1"})
     numbers = env.from_collection(
         [(n % 3, n) for n in range(8)], Types.TUPLE([Types.LONG(), Types.LONG()])
     )
+    for _ in range(2, exchanges):
+        numbers = numbers.key_by(lambda pair: pair[1]).map(lambda pair: pair)
     spread = numbers.key_by(lambda pair: pair[0]).flat_map(Many())
     counted = spread.key_by(lambda pair: pair[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
     found = collect(counted)

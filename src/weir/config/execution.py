@@ -157,8 +157,9 @@ DIRECT_BYTES = ConfigOption(
     "weir.epoch.direct-size",
     MEMORY,
     1 << 20,
-    "An epoch that moves no more than this between operators is handed to the slots by the driver, "
-    "without a shuffle; 0 leaves every epoch to Spark.",
+    "After an epoch that moved no more than this between operators, the next one is handed to the "
+    "slots by the driver, without a shuffle, as long as no level moves more than 16 times as much; "
+    "0 leaves every epoch to Spark.",
 )
 SOURCE_BATCH_ROWS = ConfigOption(
     "weir.source.batch-rows", INT, 100_000, "Rows of a collection in one epoch."

@@ -331,6 +331,7 @@ def field_positions(schema: pa.Schema, fields: Sequence[str | int]) -> list[int]
     return [f if isinstance(f, int) else schema.get_field_index(f) for f in fields]
 
 
+_BATCH_BYTES = 16 << 20
 FRAME_SCHEMA = pa.schema(
     [
         pa.field("salt", pa.int32()),
@@ -352,6 +353,20 @@ def frames_to_batch(frames: Sequence[Frame], salt: Callable[[int], int]) -> pa.R
         ],
         schema=FRAME_SCHEMA,
     )
+
+
+def split_frames(frames: Sequence[Frame]) -> Iterator[list[Frame]]:
+    """Return the frames in parts that are batches of a bearable size."""
+    part: list[Frame] = []
+    size = 0
+    for frame in frames:
+        part.append(frame)
+        size += len(memoryview(frame.payload))
+        if size >= _BATCH_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def _binary_column(payloads: list[Any]) -> pa.Array:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from pyarrow import flight
 
 from weir.errors import WeirError
-from weir.runtime.frame import FRAME_SCHEMA, Frame, Incoming, frames_to_batch, payload_views
+from weir.runtime.frame import (
+    FRAME_SCHEMA,
+    Incoming,
+    frames_to_batch,
+    payload_views,
+    split_frames,
+)
 from weir.runtime.subtask import EpochInfo
 from weir.slot.channel import TOKEN_BYTES, read_frames
 from weir.slot.messages import Cut, EndMarker, EpochCall, decode, encode
 from weir.slot.service import SlotService
-
-_BATCH_BYTES = 16 << 20
 
 
 def authorised(data: bytes, token: bytes) -> bytes:
@@ -56,7 +60,7 @@ class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
         except WeirError as error:
             raise flight.FlightServerError(str(error)) from error
         writer.begin(FRAME_SCHEMA)
-        for part in _parts(out):
+        for part in split_frames(out):
             writer.write_batch(frames_to_batch(part, _as_is))
         writer.write_metadata(encode(EndMarker(len(out))))
 
@@ -99,19 +103,6 @@ def _incoming(reader: Any) -> Iterator[Incoming]:
         payloads = payload_views(batch.column(3))
         for edge, number, payload in zip(edges, origins, payloads, strict=True):
             yield Incoming(edge, number, payload)
-
-
-def _parts(frames: Sequence[Frame]) -> Iterator[list[Frame]]:
-    part: list[Frame] = []
-    size = 0
-    for frame in frames:
-        part.append(frame)
-        size += len(memoryview(frame.payload))
-        if size >= _BATCH_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
 
 
 def _as_is(target: int) -> int:

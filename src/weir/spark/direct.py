@@ -21,7 +21,14 @@ import msgspec
 import pyarrow as pa
 
 from weir.failpoint import reach
-from weir.runtime.frame import REPORT_EDGE, Frame, frames_to_batch, payload_views, size_of
+from weir.runtime.frame import (
+    REPORT_EDGE,
+    Frame,
+    frames_to_batch,
+    payload_views,
+    size_of,
+    split_frames,
+)
 from weir.slot.channel import Channel, ChannelError, Hangup
 from weir.slot.messages import EpochCall, SlotFailure
 from weir.slot.spawn import Contact
@@ -130,17 +137,16 @@ class Relay:
         Raises:
             ChannelError: a slot failed or was lost; the JobManager knows.
         """
-        reports: list[Frame] = []
         for level in range(1, len(self._widths)):
-            reports += [frame for frame in frames if frame.edge == REPORT_EDGE]
-            going_on = [frame for frame in frames if frame.edge != REPORT_EDGE]
-            parts = by_target(going_on, self._widths[level])
+            # Reports go through the slots as well: who calls a level again gets them again, and
+            # those of a level that a barrier overtakes are in its checkpoint.
+            parts = by_target(frames, self._widths[level])
             reach("driver.relay")
             sent = self._run_level(msgspec.structs.replace(call, level=level), parts)
             if sent is None:
                 return None
             frames = sent
-        return reports + [frame for frame in frames if frame.edge == REPORT_EDGE]
+        return [frame for frame in frames if frame.edge == REPORT_EDGE]
 
     def _run_level(self, call: EpochCall, parts: list[list[Frame]]) -> list[Frame] | None:
         """Let all subtasks of a level work at the same time; nobody begins the next one before."""
@@ -203,7 +209,7 @@ def _exchange(
 ) -> list[Frame]:
     """Call one slot; what goes beyond the budget is read and dropped."""
     kept: list[Frame] = []
-    batches = [frames_to_batch(part, int)] if part else []
+    batches = [frames_to_batch(frames, int) for frames in split_frames(part)]
     for batch in channel.exchange(call, batches, hangup):
         frames = _frames(batch)
         if budget.spend(size_of(frames)):

@@ -113,9 +113,13 @@ class SourceTask:
         """Turn source rows into frames."""
         try:
             told = _told()
-            lists = self._run(batches, told.epoch.checkpoint_id)
+            rest = iter(batches)
+            lists = self._run(rest, told.epoch.checkpoint_id)
             if told.share is not None:
-                yield _packed(lists, told.share)
+                packed = _packed(lists, told.share)
+                for _ in rest:
+                    """Spark fails a task that leaves input unread, sooner or later."""
+                yield packed
                 return
             salt = self.salts.__getitem__
             for frames in lists:

@@ -111,16 +111,21 @@ class Slot(flight.FlightServerBase):
         super().__init__(location)
         self._work = work
         self.calls = []
+        self.reports = []
 
     def do_exchange(self, context, descriptor, reader, writer):
         call = decode(descriptor.command[len(TOKEN) :], EpochCall)
-        received = [
-            origin
+        both = [
+            (edge, origin)
             for batch in read_frames(reader, "input")
-            for origin in batch.column(2).to_pylist()
+            for edge, origin in zip(*(batch.column(n).to_pylist() for n in (1, 2)), strict=True)
         ]
+        received = [origin for edge, origin in both if edge != REPORT_EDGE]
+        reports = [origin for edge, origin in both if edge == REPORT_EDGE]
         self.calls.append((call.level, received))
+        self.reports += [(call.level, origin) for origin in reports]
         out = self._work(call, received)
+        out += [Frame(0, REPORT_EDGE, origin, b"passed on") for origin in reports]
         writer.begin(FRAME_SCHEMA)
         writer.write_batch(frames_to_batch(out, int))
         writer.write_metadata(encode(EndMarker(len(out))))
@@ -182,6 +187,13 @@ def test_every_subtask_of_every_level_is_called_and_all_reports_come_back(world)
     assert sorted(r.origin for r in reports) == [1, 1, 2, 2, 9]
     assert world.slots[0].calls == [(1, []), (2, [0, 1])]
     assert world.slots[1].calls == [(1, [0, 1]), (2, [])]
+
+
+def test_reports_of_earlier_levels_go_through_the_slots(world):
+    """There a barrier that overtakes rows finds them, and who calls the level again."""
+    world.run(1, 1)
+    assert sorted(world.slots[0].reports) == [(1, 9), (2, 1), (2, 1), (2, 9)]
+    assert world.slots[1].reports == []
 
 
 def test_slots_of_a_level_work_at_the_same_time(world):

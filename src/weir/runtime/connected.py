@@ -54,15 +54,15 @@ def co_flat(operator: StatefulOperator, function: Any, chunk: Chunk) -> None:
                 if ends is not None:
                     ends.append(len(out))
         else:
-            with keyed_part(backend, chunk) as rows:
-                for v, k, g in rows:
-                    backend.current.key = k
-                    backend.current.group = g
-                    out.extend(function(v) or ())
-                    if ends is not None:
-                        ends.append(len(out))
+            for v, k, g in keyed_part(backend, chunk):
+                backend.current.key = k
+                backend.current.group = g
+                out.extend(function(v) or ())
+                if ends is not None:
+                    ends.append(len(out))
     except Exception as error:
         raise operator.failed(error, v) from None
+    operator.end_part()
     operator.emit(out, spread_stamps(chunk.timestamps, ends))
 
 

@@ -7,7 +7,6 @@ else (timers, snapshots, hooks) happens outside of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
 
@@ -31,13 +30,11 @@ def keyed_rows(chunk: Chunk) -> Iterator[tuple[Any, Any, int]]:
     return zip(chunk.values, keys, groups, strict=True)
 
 
-@contextmanager
-def keyed_part(backend: KeyedBackend, chunk: Chunk) -> Iterator[Iterator[tuple[Any, Any, int]]]:
-    """Iterate over (value, key, group) while the backend has the state of these keys at hand."""
+def keyed_part(backend: KeyedBackend, chunk: Chunk) -> Iterator[tuple[Any, Any, int]]:
+    """Begin a part and iterate over (value, key, group); who is done with them ends the part."""
     rows = keyed_rows(chunk)
     backend.begin_part(chunk.keys or (), chunk.groups or (), chunk.numbers)
-    yield rows
-    backend.end_part()
+    return rows
 
 
 class SlotMap(StatefulOperator):
@@ -54,13 +51,13 @@ class SlotMap(StatefulOperator):
                 out.extend(map(function, chunk.values))
             else:
                 current = self.backend.current
-                with keyed_part(self.backend, chunk) as rows:
-                    for v, k, g in rows:
-                        current.key = k
-                        current.group = g
-                        append(function(v))
+                for v, k, g in keyed_part(self.backend, chunk):
+                    current.key = k
+                    current.group = g
+                    append(function(v))
         except Exception as error:
             raise self.failed(error, chunk.values[len(out)]) from None
+        self.end_part()
         self.emit(out, chunk.timestamps)
 
 
@@ -85,17 +82,17 @@ class SlotFlatMap(StatefulOperator):
         counts: list[int] | None = [] if chunk.timestamps is not None else None
         v: Any = None
         try:
-            with keyed_part(self.backend, chunk) as rows:
-                for v, k, g in rows:
-                    current.key = k
-                    current.group = g
-                    result = function(v)
-                    if result is not None:
-                        extend(result)
-                    if counts is not None:
-                        counts.append(len(collected))
+            for v, k, g in keyed_part(self.backend, chunk):
+                current.key = k
+                current.group = g
+                result = function(v)
+                if result is not None:
+                    extend(result)
+                if counts is not None:
+                    counts.append(len(collected))
         except Exception as error:
             raise self.failed(error, v) from None
+        self.end_part()
         self.emit(collected, spread_stamps(chunk.timestamps, counts))
 
 
@@ -126,13 +123,13 @@ class SlotFilter(StatefulOperator):
                 keep.extend(map(function, chunk.values))
             else:
                 current = self.backend.current
-                with keyed_part(self.backend, chunk) as rows:
-                    for v, k, g in rows:
-                        current.key = k
-                        current.group = g
-                        keep.append(function(v))
+                for v, k, g in keyed_part(self.backend, chunk):
+                    current.key = k
+                    current.group = g
+                    keep.append(function(v))
         except Exception as error:
             raise self.failed(error, chunk.values[len(keep)]) from None
+        self.end_part()
         out = [v for v, k in zip(chunk.values, keep, strict=True) if k]
         stamps = None
         if chunk.timestamps is not None:
@@ -213,18 +210,18 @@ class SlotProcess(StatefulOperator):
                         counts.append(len(out))
             else:
                 current = self.backend.current
-                with keyed_part(self.backend, chunk) as rows:
-                    for (v, k, g), t in zip(rows, times):  # noqa: B905
-                        current.key = k
-                        current.group = g
-                        context._timestamp = t
-                        result = function(v, context)
-                        if result is not None:
-                            extend(result)
-                        if counts is not None:
-                            counts.append(len(out))
+                for (v, k, g), t in zip(keyed_part(self.backend, chunk), times):  # noqa: B905
+                    current.key = k
+                    current.group = g
+                    context._timestamp = t
+                    result = function(v, context)
+                    if result is not None:
+                        extend(result)
+                    if counts is not None:
+                        counts.append(len(out))
         except Exception as error:
             raise self.failed(error, v) from None
+        self.end_part()
         self.emit_tagged(out, spread_stamps(stamps, counts))
 
     def on_watermark(self, watermark: int) -> None:

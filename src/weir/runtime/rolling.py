@@ -58,16 +58,16 @@ class SlotReduce(StatefulOperator):
         out: list[Any] = []
         append = out.append
         try:
-            with keyed_part(self.backend, chunk) as rows:
-                for v, k, g in rows:
-                    current.key = k
-                    current.group = g
-                    last = value()
-                    new = v if last is None else combine(last, v)
-                    update(new)
-                    append(new)
+            for v, k, g in keyed_part(self.backend, chunk):
+                current.key = k
+                current.group = g
+                last = value()
+                new = v if last is None else combine(last, v)
+                update(new)
+                append(new)
         except Exception as error:
             raise self.failed(error, chunk.values[len(out)]) from None
+        self.end_part()
         self.emit(out, chunk.timestamps)
 
 

@@ -210,6 +210,11 @@ class StatefulOperator(Operator):
         """Return when state is to be removed that expires by then."""
         return None if self.ttl is None else self.ttl.next_processing_time()
 
+    def end_part(self) -> None:
+        """Tell the backend that the records are handled whose keys it was told."""
+        if self.backend is not None:
+            self.backend.end_part()
+
     def clear_key(self) -> None:
         """Make state access fail until the next record sets a key."""
         if self.backend is not None:

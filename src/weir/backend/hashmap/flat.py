@@ -12,6 +12,7 @@ written later. Only the methods of this module write.
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final
 
 import numpy as np
@@ -24,14 +25,14 @@ _CELL_BITS: Final = 3
 _BUCKET: Final = np.dtype((np.void, CELLS * 8))
 _FULL: Final = 0.75
 _ROOM: Final = 1.25
-_SPARSE: Final = 32
+_SPARSE: Final = 8
+_unpack = struct.Struct(f"{CELLS}q").unpack_from
 _MIX: Final = 0x9E3779B97F4A7C15
 _WORD: Final = (1 << 64) - 1
 
 
-def can_hold(keys: Any) -> bool:
-    """Tell whether keys can be told from cells without one."""
-    return not len(keys) or int(keys.min()) > REMOVED
+class SparseError(Exception):
+    """The keys are spread so unevenly over the groups that arrays would waste memory."""
 
 
 def _any_of_eight(cells: Any) -> Any:
@@ -98,6 +99,7 @@ class FlatEntries:
         # As items of 64 bytes, because numpy copies those several times faster than rows.
         self._buckets = self.keys.view(_BUCKET)
         # Single items of these are read and written faster than those of arrays.
+        self._bytes = self.keys.view(np.uint8).data
         self._key_items: Any = self.keys.data
         self._value_items: Any = self.values.data
         self._taken = np.zeros(self._groups, np.int64)
@@ -106,11 +108,6 @@ class FlatEntries:
     def nbytes(self) -> int:
         """The memory of the entries."""
         return int(self.keys.nbytes + self.values.nbytes)
-
-    @property
-    def is_sparse(self) -> bool:
-        """Tell whether the keys are spread so unevenly over the groups that memory is wasted."""
-        return self._bits > 2 and self.count * _SPARSE < len(self.keys)
 
     def find(self, keys: Any, rows: Any) -> Any:
         """Return the cell of every key; for those that are not there, `~` the bucket to put it."""
@@ -145,7 +142,7 @@ class FlatEntries:
         return None if cell < 0 else self._value_items[cell]
 
     def set(self, key: int, row: int, value: Any) -> None:
-        """Set the value of one key, whether it is there or not."""
+        """Set the value of one key, whether it is there or not; see `insert`."""
         cell, free = self._seek(key, row)
         if cell < 0:
             if self._taken[row] + 1 > self.width * _FULL:
@@ -171,7 +168,7 @@ class FlatEntries:
         base = row << self._bits
         while True:
             at = (base + first) << _CELL_BITS
-            bucket = self._key_items[at : at + CELLS].tolist()
+            bucket = _unpack(self._bytes, at << 3)
             if key in bucket:
                 return at + bucket.index(key), -1
             if EMPTY in bucket:
@@ -185,7 +182,11 @@ class FlatEntries:
         self.values[cells] = values
 
     def insert(self, keys: Any, rows: Any, values: Any, buckets: Any) -> None:
-        """Add entries under keys that are not there, each given once, where `find` has said."""
+        """Add entries under keys that are not there, each given once, where `find` has said.
+
+        Raises:
+            SparseError: there is no room for them, and nothing has changed.
+        """
         more = np.bincount(rows, minlength=self._groups)
         if (self._taken + more).max() > self.width * _FULL:
             self._rebuild(slice(None), more)
@@ -242,10 +243,16 @@ class FlatEntries:
         used = np.flatnonzero(self.keys[part] > REMOVED)
         return self.keys[part][used], self.values[part][used]
 
+    def reserve(self, counts: list[int]) -> None:
+        """Make room for so many entries in each group.
+
+        Raises:
+            SparseError: most of the room would stay empty.
+        """
+        self._rebuild(slice(None), np.array(counts, np.int64))
+
     def fill(self, row: int, keys: Any, values: Any) -> None:
-        """Put many entries into a group that has none."""
-        if len(keys) > self.width * _FULL:
-            self._rebuild(row, len(keys))
+        """Put many entries into a group that has none, and room for them."""
         self.count += len(keys)
         self._fill(row, keys, values)
 
@@ -280,6 +287,8 @@ class FlatEntries:
         bits = 1
         while (CELLS << bits) * _FULL < needed.max() * _ROOM:
             bits += 1
+        if bits > 2 and self._groups * (CELLS << bits) > needed.sum() * _SPARSE:
+            raise SparseError
         self._shadows = []
         self._make(bits)
         for row, (keys, values) in enumerate(groups):

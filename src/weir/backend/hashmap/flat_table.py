@@ -22,8 +22,9 @@ from weir.backend.admission import INT_BOUNDS
 from weir.backend.base import Keep, StateDeclaration, StateKind
 from weir.backend.delta import GroupDelta
 from weir.backend.group_format import GroupFormat
-from weir.backend.hashmap.flat import EMPTY, REMOVED, FlatEntries, Shadow, can_hold
+from weir.backend.hashmap.flat import EMPTY, REMOVED, FlatEntries, Shadow, SparseError
 from weir.backend.hashmap.marks import Changed, Marks
+from weir.backend.hashmap.overlay import count
 from weir.backend.hashmap.table import StateTable
 from weir.backend.hashmap.tracked import TrackedTable
 from weir.common.typeinfo import Types
@@ -31,9 +32,14 @@ from weir.keygroup import KeyGroupRange
 
 FLAT_FROM: Final = 250_000
 """Entries from which on a table is flat."""
-PART_MIN: Final = 32
+PART_MIN: Final = 16
 """Records from which on their keys are looked up together."""
-_KEY_MAX: Final = (1 << 63) - 1
+_INT_MAX: Final = (1 << 63) - 1
+_NEVER: Final = 1 << 62
+_FEW: Final = 8
+"""A flat table is dicts again with fewer entries than this part of those that made it flat."""
+_GROUPS: Final = 4000
+"""So many key groups take as many entries more to be flat: every group has a cost of its own."""
 
 
 def can_be_flat(declaration: StateDeclaration, key_type: Any) -> bool:
@@ -93,9 +99,9 @@ class FlatGroup:
 
     def _entries(self, address: Any) -> FlatEntries | None:
         """Return the arrays; None when the table is dicts, or has to be for this address."""
-        hash(address)
         table = self._table
-        if not _is_plain(address):
+        if address.__class__ is not int or not table.low <= address <= table.high:
+            hash(address)  # there may be no key
             table.spill()
         return table.entries
 
@@ -121,9 +127,12 @@ class FlatGroup:
         if entries is None:
             self._table.groups[self._group][address] = value
         else:
-            with self._table.lock:
-                entries.set(address, self._row, value)
-            self._table.spill_if_sparse()
+            try:
+                with self._table.lock:
+                    entries.set(address, self._row, value)
+            except SparseError:
+                self._table.spill()
+                self._table.groups[self._group][address] = value
 
     def pop(self, address: Any, default: Any = None) -> Any:
         """Remove an entry if it is there."""
@@ -150,6 +159,9 @@ class FlatTable(StateTable):
         super().__init__(declaration, group_format, key_groups)
         self.entries: FlatEntries | None = None
         self._flat_from = flat_from
+        low, self.high = INT_BOUNDS[group_format.key.type_info]
+        self.low = max(low, REMOVED + 1)
+        """From here on keys can be told from cells without one; others have to be in dicts."""
         self._code = "d" if declaration.value_type == Types.DOUBLE() else "q"
         self._views: list[Any] = [FlatGroup(self, g, row) for row, g in enumerate(key_groups)]
         self._form = 0
@@ -161,34 +173,37 @@ class FlatTable(StateTable):
         return self._lock
 
     def settle(self) -> None:
-        """Become flat if there are enough entries by now; snapshots in flight keep the dicts."""
-        if self.entries is not None or self.size() < self._flat_from:
-            return
-        entries = FlatEntries(len(self.key_groups), self._values([]).dtype)
+        """Become flat if there are enough entries by now, and dicts again if there are few.
+
+        Snapshots in flight keep what they have.
+        """
+        size = self.size()
+        if self.entries is not None:
+            if size < self._flat_from // _FEW:
+                self._leave_arrays()
+        elif size >= self._flat_from and size >= len(self._views) * self._flat_from // _GROUPS:
+            try:
+                self._take_form(self._flattened(), self._views)
+            except (SparseError, TypeError):
+                self._flat_from = _NEVER
+
+    def _flattened(self) -> FlatEntries:
+        """Return the entries in arrays; TypeError when arrays cannot hold the keys."""
+        entries = FlatEntries(len(self._views), self._values([]).dtype)
+        entries.reserve([count(self.groups[group]) for group in self.key_groups])
         for row, group in enumerate(self.key_groups):
             found = self.visible(group)
-            keys = _integers(list(found))
-            if keys is None or not can_hold(keys):
-                self._stay()
-                return
-            entries.fill(row, keys, self._values(list(found.values())))
-        self._take_form(entries, self._views)
-        self.spill_if_sparse()
+            entries.fill(row, self._numbers(list(found)), self._values(list(found.values())))
+        return entries
 
     def spill(self) -> None:
         """Go back to dicts, for good."""
         if self.entries is not None:
-            groups = [self.visible(group) for group in self.key_groups]
-            self._take_form(None, groups)
-            self._stay()
+            self._leave_arrays()
+            self._flat_from = _NEVER
 
-    def spill_if_sparse(self) -> None:
-        """Go back to dicts when arrays would waste memory."""
-        if self.entries is not None and self.entries.is_sparse:
-            self.spill()
-
-    def _stay(self) -> None:
-        self._flat_from = _KEY_MAX
+    def _leave_arrays(self) -> None:
+        self._take_form(None, [self.visible(group) for group in self.key_groups])
 
     def _take_form(self, entries: FlatEntries | None, groups: list[Any]) -> None:
         self.entries = entries
@@ -203,13 +218,14 @@ class FlatTable(StateTable):
         entries = self.entries
         if entries is None or len(keys) < PART_MIN:
             return
-        if arrays is None:
-            numbers, rows = _integers(keys), np.array(groups, np.int64)
-        else:
-            numbers, rows = (array.astype(np.int64, copy=False) for array in arrays)
-        rows = rows - self.key_groups.start
-        if numbers is None or not can_hold(numbers) or _beyond(rows, len(self._views)):
-            return  # the view of the group knows what to do with each
+        try:
+            numbers = self._numbers(keys, None if arrays is None else arrays[0])
+        except TypeError:
+            return  # the view of a group knows what to do with each of them
+        rows = np.asarray(groups if arrays is None else arrays[1]).astype(np.int64)
+        rows -= self.key_groups.start
+        if int(rows.min()) < 0 or int(rows.max()) >= len(self._views):
+            return
         cells = entries.find(numbers, rows)
         stored = entries.values.take(cells, mode="clip")
         values = stored.tolist()
@@ -233,10 +249,11 @@ class FlatTable(StateTable):
         if values == part.values and self._code == "q":  # -0.0 and 0.0 are equal
             return
         with self._lock:
-            self._write_back(entries, part, values)
-        self.spill_if_sparse()
+            new = self._write_back(entries, part, values)
+        self._add(entries, part, new)
 
-    def _write_back(self, entries: FlatEntries, part: Part, values: list[Any]) -> None:
+    def _write_back(self, entries: FlatEntries, part: Part, values: list[Any]) -> Any:
+        """Change what is there; return values by position in the part for what is not."""
         there = part.cells >= 0
         try:
             stored, present = self._values(values), None
@@ -252,11 +269,40 @@ class FlatTable(StateTable):
         new = part.cells < 0
         if present is not None:
             new &= present
-        if new.any():
-            # The cells that were found are of no use any more when this makes room.
-            keys, one = np.unique(part.numbers[new], return_index=True)
-            one = np.flatnonzero(new)[one]
-            entries.insert(keys, part.rows[one], stored[one], ~part.cells[one])
+        return np.flatnonzero(new), stored
+
+    def _add(self, entries: FlatEntries, part: Part, given: tuple[Any, Any]) -> None:
+        """Put new entries; the cells that were found are of no use any more when it makes room."""
+        new, stored = given
+        if not len(new):
+            return
+        keys, one = np.unique(part.numbers[new], return_index=True)
+        one = new[one]
+        try:
+            with self._lock:
+                entries.insert(keys, part.rows[one], stored[one], ~part.cells[one])
+        except SparseError:
+            self.spill()
+            rows = (part.rows[one] + self.key_groups.start).tolist()
+            for group, key, value in zip(rows, keys.tolist(), stored[one].tolist(), strict=True):
+                self.groups[group][key] = value
+
+    def _numbers(self, keys: Sequence[Any], array_: Any = None) -> Any:
+        """Return keys as an array; TypeError when arrays cannot hold them all."""
+        if array_ is None:
+            # Nothing but integers: others that are equal to them would be marked as others.
+            if not set(map(type, keys)) <= {int}:
+                raise TypeError
+            try:
+                array_ = np.frombuffer(array("q", keys), np.int64)
+            except OverflowError:
+                raise TypeError from None
+        numbers = array_.astype(np.int64, copy=False)
+        if len(numbers) and not (
+            self.low <= int(numbers.min()) and int(numbers.max()) <= self.high
+        ):
+            raise TypeError
+        return numbers
 
     def _values(self, values: list[Any]) -> Any:
         packed = array(self._code, values)
@@ -354,26 +400,11 @@ def _delta_of(marks: Marks, keys: Any, values: Any) -> GroupDelta:
 
 def _marked(marks: Marks) -> Any:
     """Return the marked keys; what arrays cannot hold was removed when the table was dicts."""
-    return np.array([address for address in marks if _is_plain(address)], np.int64)
+    plain = [a for a in marks if a.__class__ is int and REMOVED < a <= _INT_MAX]
+    return np.array(plain, np.int64)
 
 
 def _delta(marks: Marks, keys: Any, values: Any) -> GroupDelta:
     put = dict(zip(keys.tolist(), values.tolist(), strict=True))
     gone = [address for address in marks if address not in put] if len(put) < len(marks) else []
     return GroupDelta(cleared=gone, put=put)
-
-
-def _is_plain(address: Any) -> bool:
-    return address.__class__ is int and REMOVED < address <= _KEY_MAX
-
-
-def _integers(keys: Sequence[Any]) -> Any:
-    """Return keys as an array, None when they are not all integers of 64 bits."""
-    try:
-        return np.frombuffer(array("q", keys), np.int64)
-    except (TypeError, OverflowError):
-        return None
-
-
-def _beyond(rows: Any, width: int) -> bool:
-    return bool(len(rows)) and (int(rows.min()) < 0 or int(rows.max()) >= width)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 from weir.backend.base import VOID
 from weir.backend.hashmap import HashMapBackend
 from weir.backend.hashmap.flat_table import FlatTable, can_be_flat
 from weir.common.typeinfo import Types
-from weir.keygroup import key_group
+from weir.errors import UsageError
+from weir.keygroup import KeyGroupRange, key_group
 from weir.state.descriptor import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
 from weir.testing.backend_snapshot_conformance import (
     ALL_GROUPS,
@@ -134,6 +136,88 @@ def test_a_snapshot_is_written_while_parts_change_everything() -> None:
         again = backend_of(1 << 60)
         again.restore([source_of(files[0])])
         assert contents(again) == before
+
+
+def test_a_table_that_has_become_small_is_dicts_until_it_is_large_again() -> None:
+    backend = backend_of(80)
+    state = backend.state(VALUE)
+    for round_ in range(2):
+        put(backend, range(100), round_)
+        backend.end_epoch()
+        assert table_of(backend).entries is not None
+        for key in range(95):
+            at(backend, key)
+            state.clear()
+        backend.end_epoch()
+        assert table_of(backend).entries is None
+        assert contents(backend) == dict.fromkeys(range(95, 100), round_)
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_keys_that_crowd_into_one_group_later_take_the_table_back_to_dicts(tracked: bool) -> None:
+    backend = backend_of(100, tracked=tracked)
+    put(backend, range(2000), 1)
+    backend.end_epoch()
+    assert table_of(backend).entries is not None
+    crowd = [key for key in range(2000, 400_000) if key_group(key, MAX_PARALLELISM) == 3]
+    state, model = backend.state(VALUE), dict.fromkeys(range(2000), 1)
+    for start in range(0, len(crowd), 100):
+        keys = crowd[start : start + 100]
+        backend.begin_part(keys, [3] * len(keys))
+        for backend.current.key in keys:
+            backend.current.group = 3
+            state.update(backend.current.key)
+        backend.end_part()
+        model.update(zip(keys, keys, strict=True))
+    assert table_of(backend).entries is None
+    assert contents(backend) == model
+
+
+class Number(int):
+    """Equal to an integer, and not one."""
+
+
+@pytest.mark.parametrize("make", [np.int64, Number])
+def test_keys_that_are_only_like_integers_stay_in_dicts(make: Any) -> None:
+    """Changes are marked by the key as it came: in arrays they would not be found again."""
+    for flat_from in (0, 50):
+        backend = backend_of(flat_from, tracked=True)
+        state = backend.state(VALUE)
+        for _ in range(2):
+            keys = [make(n) for n in range(60)]
+            groups = [key_group(int(key), MAX_PARALLELISM) for key in keys]
+            backend.begin_part(keys, groups)
+            for backend.current.key, backend.current.group in zip(keys, groups, strict=True):
+                state.update((state.value() or 0) + 1)
+            backend.end_part()
+            (changes,) = backend.drain()
+            assert sum(len(delta.put) for delta in changes.groups.values()) == 60
+            assert not any(delta.cleared for delta in changes.groups.values())
+            backend.end_epoch()
+        assert table_of(backend).entries is None
+        assert contents(backend) == dict.fromkeys(range(60), 2)
+
+
+def test_keys_beyond_the_declared_type_fail_the_snapshot_as_they_do_in_dicts() -> None:
+    """Bytes that nobody could read would be worse."""
+    for flat_from in (0, 50, 1 << 60):
+        backend = HashMapBackend(Types.INT(), ALL_GROUPS, flat_from=flat_from)
+        put(backend, range(60), 1)
+        backend.end_epoch()
+        put(backend, range((1 << 31) - 1, (1 << 31) + 40), 1)
+        with pytest.raises(UsageError, match=r"Types\.INT\(\) cannot hold 21474836"):
+            write_file(backend.snapshot(1))
+
+
+def test_many_key_groups_need_more_entries() -> None:
+    groups = KeyGroupRange(0, (1 << 15) - 1)
+    backend: Any = HashMapBackend(LONG, groups, flat_from=4000)
+    state = backend.state(VALUE)
+    for key in range(5000):
+        backend.current.key, backend.current.group = key, key_group(key, 1 << 15)
+        state.update(key)
+    backend.end_epoch()
+    assert table_of(backend).entries is None
 
 
 def test_a_table_with_keys_in_few_groups_stays_dicts() -> None:

@@ -35,6 +35,7 @@ FLAT_FROM: Final = 250_000
 PART_MIN: Final = 16
 """Records from which on their keys are looked up together."""
 _INT_MAX: Final = (1 << 63) - 1
+_NOTHING: Final[dict[Any, Any]] = {}
 _NEVER: Final = 1 << 62
 _FEW: Final = 8
 """A flat table is dicts again with fewer entries than this part of those that made it flat."""
@@ -101,8 +102,8 @@ class FlatGroup:
         """Return the arrays; None when the table is dicts, or has to be for this address."""
         table = self._table
         if address.__class__ is not int or not table.low <= address <= table.high:
-            hash(address)  # there may be no key
-            table.spill()
+            if address not in _NOTHING:  # which raises when there is no key
+                table.spill()
         return table.entries
 
     def get(self, address: Any, default: Any = None) -> Any:

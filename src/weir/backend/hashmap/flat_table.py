@@ -101,9 +101,9 @@ class FlatGroup:
     def _entries(self, address: Any) -> FlatEntries | None:
         """Return the arrays; None when the table is dicts, or has to be for this address."""
         table = self._table
-        if address.__class__ is not int or not table.low <= address <= table.high:
-            if address not in _NOTHING:  # which raises when there is no key
-                table.spill()
+        plain = address.__class__ is int and table.low <= address <= table.high
+        if not plain and address not in _NOTHING:  # which raises when there is no key
+            table.spill()
         return table.entries
 
     def get(self, address: Any, default: Any = None) -> Any:

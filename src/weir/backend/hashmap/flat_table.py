@@ -313,10 +313,12 @@ class FlatTable(StateTable):
         """Freeze every group that has entries (of some) and return its layer by group."""
         if self.entries is None:
             return Frozen(super().freeze(groups), self._form)
+        start = self.key_groups.start
+        wanted = list(self.key_groups if groups is None else groups)
+        if not wanted:
+            return Frozen({}, self._form)
         with self._lock:
             shadow = self.entries.shadow()
-        start = self.key_groups.start
-        wanted = self.key_groups if groups is None else groups
         return Frozen({g: FlatLayer(shadow, g - start) for g in wanted}, self._form)
 
     def thaw(self, frozen: dict[int, Any]) -> None:

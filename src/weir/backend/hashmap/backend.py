@@ -37,7 +37,7 @@ from weir.keygroup import KeyGroupRange
 
 
 class HashMapBackend:
-    """Keyed state as Python objects in memory; see `weir.backend.base.KeyedBackend`."""
+    """Keyed state in memory, as objects or flat; see `weir.backend.base.KeyedBackend`."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class HashMapBackend:
             self._increments.restored(reusable_layers(sources, self.key_groups))
 
     def end_epoch(self) -> None:
-        """Move states that have become large into flat arrays."""
+        """Move states that have become large into flat arrays, and small ones back."""
         for table in self._flat:
             table.settle()
 

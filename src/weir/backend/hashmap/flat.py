@@ -1,6 +1,6 @@
 """Entries of integers to 64-bit values in two arrays, for states too large for the caches.
 
-A dict of Python objects costs several cache misses for a look and some 150 bytes for an entry. Here
+A dict of Python objects costs several cache misses for a look and some 100 bytes for an entry. Here
 a key group is a run of buckets of eight cells, one cache line of keys each: a look is one miss for
 the key and one for the value, many keys are looked up at once, and a snapshot is a few copies.
 

@@ -1,10 +1,13 @@
 # Every target first makes the checkout ready; a second run starts at once.
 PY := .venv/bin/python
 ARGS ?=
+SEEDS ?= 1-10000
+UNIT = tests/unit tests/harness tests/model tests/golden tests/conformance \
+	--ignore=tests/conformance/test_remote_storage.py tests/test_tidy.py tests/test_public_api.py
 WITH_JAVA = JAVA_HOME="$$(sh scripts/java_home.sh)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint type all lock bench bench-quick
+.PHONY: help setup demo unit test lint type docs campaign chaos fuzz all lock bench bench-quick
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -15,7 +18,10 @@ setup: ## install Java if it is missing and make .venv (PYTHON=... chooses the i
 demo: setup ## run the demonstration
 	@$(WITH_JAVA) .venv/bin/weir demo $(ARGS)
 
-test: setup lint type ## check everything: style, types, all tests (ARGS="-k ttl" selects tests)
+unit: setup ## run the tests that need no Spark, no server and no campaign
+	@WEIR_TEST_EXAMPLES=0.1 $(PY) -m pytest -n 2 --dist worksteal -m "not spark and not hdfs and not campaign" $(UNIT) $(ARGS)
+
+test: setup $(if $(strip $(ARGS)),,lint type) ## check style, types and all tests (ARGS="-k ttl": only those tests)
 	@$(WITH_JAVA) $(PY) -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: setup ## check style and formatting
@@ -25,13 +31,27 @@ lint: setup ## check style and formatting
 type: setup ## check types
 	@$(PY) -m mypy
 
+docs: setup ## write the generated pages of docs/reference anew
+	@$(PY) tests/docs/configuration_page.py --write
+	@$(PY) tests/docs/command_page.py --write
+	@$(PY) tests/docs/public_api.py
+
+campaign: setup ## crash 10,000 seeded jobs, in two processes (SEEDS=1-500 chooses others)
+	@PYTHON=$(PY) sh scripts/campaign.sh $(SEEDS) $(ARGS)
+
+chaos: setup ## attack a job on Spark with real faults (ARGS="--faults 100 --seed 7")
+	@$(WITH_JAVA) $(PY) -m tests.chaos $(ARGS)
+
+fuzz: setup ## feed mutated bytes to all formats and to REST, ten minutes (ARGS="--seconds 60 --only rest")
+	@$(PY) -m tests.fuzz $(ARGS)
+
 bench: setup ## measure Weir and its peers, an hour or two (ARGS="--only a" selects)
 	@$(WITH_JAVA) $(PY) -m benchmarks $(ARGS)
 
 bench-quick: setup ## measure Weir and the floors, about two minutes
 	@$(WITH_JAVA) $(PY) -m benchmarks --quick --output benchmarks/.data $(ARGS)
 
-all: lint type test ## what CI runs
+all: test ## what CI runs
 
 lock: setup ## resolve the dependencies anew into requirements.lock (needs uv)
 	@sh scripts/lock.sh --upgrade

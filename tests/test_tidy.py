@@ -6,8 +6,10 @@ The exceptions are the tables below; a new entry needs a reason beside it.
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # A package may import itself and the rows below its own, not its neighbours in the same row.
 LAYERS = (
-    ("cli", "web"),
+    ("cli",),
     ("demo",),
     ("datastream",),
-    ("offline", "query", "spark"),
+    ("spark",),
+    ("offline",),
     ("rest",),
     ("jobmanager",),
     ("slot",),
@@ -28,15 +31,28 @@ LAYERS = (
     ("backend",),
     ("snapshot", "storage"),
     ("graph",),
-    ("codec",),
-    ("config",),
+    ("codec", "tls"),
+    ("config", "metrics"),
     ("common",),
     ("keygroup",),
-    ("clock", "failpoint", "ids"),
+    ("keys",),
+    ("clock", "failpoint", "ids", "notices"),
     ("errors",),
 )
 # The package's own door and the shipped test tools may import anything; nobody imports the latter.
 UNLAYERED = {"__init__", "__main__", "testing"}
+
+# The same inside of a package. What is not named there is below every row, and free among itself.
+ROOMS = {
+    "backend": (
+        ("factory",),
+        ("changelog", "hashmap", "rocksdb"),
+    ),
+}
+
+# The one module that imports others by a string, with its reasons in its docstring.
+MAY_IMPORT_BY_NAME = {"src/weir/backend/registry.py"}
+BY_NAME = {"importlib.import_module", "__import__"}
 
 # Third-party packages that are kept in one room.
 HOMES = {
@@ -45,7 +61,13 @@ HOMES = {
     "click": {"cli"},
     "rich": {"cli"},
     "rocksdict": {"backend"},
+    "cryptography": {"cli"},
 }
+
+# What of Spark is private, and the one module that may use it.
+SPARK_INTERNALS = "src/weir/spark/internals.py"
+SPARK_PRIVATE = {"_jdf", "_jc", "_jsc", "_jvm", "_jsparkSession"}
+SPARK_PRIVATE_MODULES = ("pyspark.daemon", "pyspark.sql.classic", "pyspark.sql.pandas")
 
 # Time, chance and output are injected. Names of builtins count when they are called.
 FORBIDDEN = {
@@ -69,24 +91,33 @@ MAY_USE = {
 # All of these stand between user code or another process and something that has to go on.
 MAY_CATCH_EVERYTHING = {
     "src/weir/jobmanager/background.py",
-    "src/weir/jobmanager/master.py",
+    "src/weir/jobmanager/supervisor.py",
     "src/weir/rest/handler.py",
+    "src/weir/runtime/metrics.py",
+    "src/weir/runtime/raised.py",
     "src/weir/runtime/subtask.py",
-    "src/weir/slot/interlude.py",
+    "src/weir/slot/between_records.py",
     "src/weir/slot/main.py",
     "src/weir/slot/service.py",
     "src/weir/spark/direct.py",
     "src/weir/spark/function_source.py",
-    "src/weir/spark/job.py",
-    "src/weir/spark/session.py",
+    "src/weir/runtime/program.py",
+    "src/weir/spark/attempt.py",
+    "src/weir/testing/campaign.py",
+    "src/weir/testing/harness_slots.py",
+    "src/weir/spark/internals.py",
 }
 
 # "file.py:Class.method" of long parameter lists that PyFlink's signature dictates.
 PYFLINK_SIGNATURES: set[str] = set()
 
+# Whose positional arguments are all of one meaning.
+VARIADIC = {"one_of", "struct.pack", "log.debug", "log.info", "log.warning", "log.error"}
+
 LINES_MAX = {"src": 500, "tests": 700}
 FUNCTION_LINES_MAX = 50
 PARAMETERS_MAX = 6
+POSITIONAL_MAX = 4
 
 TEXT = {".py", ".md", ".toml", ".sh", ".lock", ".yaml", ".yml", ".html", ".js", ".css", ".txt"}
 FOLDERS = ("src", "tests", "docs", "scripts", "examples", "benchmarks", ".ci")
@@ -111,8 +142,18 @@ class Source:
         return self.path.split("/")[2].removesuffix(".py")
 
     @property
+    def module(self) -> str:
+        """The dotted name under which the file is imported."""
+        return self.path.removeprefix("src/").removesuffix(".py").replace("/", ".")
+
+    @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree: rules share one walk."""
+        return list(ast.walk(self.tree))
 
     def at(self, node: ast.AST | int, message: str) -> str:
         line = node if isinstance(node, int) else getattr(node, "lineno", 1)
@@ -123,10 +164,12 @@ def read(paths: Iterator[Path]) -> list[Source]:
     return [Source(p.relative_to(ROOT).as_posix(), p.read_text("utf-8")) for p in sorted(paths)]
 
 
+@cache
 def python(folder: str) -> list[Source]:
     return read(p for p in (ROOT / folder).rglob("*.py") if p.is_file())
 
 
+@cache
 def texts() -> list[Source]:
     folders = [ROOT / name for name in FOLDERS]
     # The benchmarks keep other people's packages and their input in hidden folders.
@@ -183,23 +226,33 @@ def parameters(source: Source) -> Iterator[str]:
                 yield source.at(default, f"{name} has a mutable default")
 
 
+def named_arguments(source: Source) -> Iterator[str]:
+    """Beyond a few arguments nobody sees at the call which is which."""
+    for node in source.nodes:
+        if isinstance(node, ast.Call) and len(node.args) > POSITIONAL_MAX:
+            called = ast.unparse(node.func)
+            if called not in VARIADIC:
+                count = len(node.args)
+                yield source.at(
+                    node, f"{called} gets {count} arguments by position, at most {POSITIONAL_MAX}"
+                )
+
+
 def docstrings(source: Source) -> Iterator[str]:
     if not ast.get_docstring(source.tree):
         yield source.at(1, "no module docstring")
 
 
 def imports(source: Source) -> Iterator[tuple[ast.stmt, str]]:
+    """What a file imports, wherever it does: names out of packages count as modules."""
     package = source.path.removeprefix("src/").split("/")[:-1]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             yield from ((node, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *filter(None, [node.module])])
-            if module == "weir":
-                yield from ((node, f"weir.{alias.name}") for alias in node.names)
-            else:
-                yield node, module
+            yield from ((node, f"{module}.{alias.name}") for alias in node.names)
 
 
 def direction(source: Source) -> Iterator[str]:
@@ -219,22 +272,92 @@ def direction(source: Source) -> Iterator[str]:
             yield source.at(node, f"{here} may not import {there}")
 
 
-def forbidden(source: Source) -> Iterator[str]:
-    tree, allowed = source.tree, MAY_USE.get(source.path, set())
+def aliases(source: Source) -> dict[str, str]:
+    """What the names stand for that a file imports under another name, or out of a module."""
     known: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             known |= {a.asname or a.name.split(".")[0]: a.name for a in node.names if a.asname}
         elif isinstance(node, ast.ImportFrom) and not node.level:
             known |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+    return known
+
+
+def rooms(source: Source) -> Iterator[str]:
+    """The sub-packages of a package keep to their rows."""
+    rows = ROOMS.get(source.package, ())
+    row = {name: i for i, names in enumerate(rows) for name in names}
+    inside = f"weir.{source.package}."
+    here = source.module.removeprefix(inside).split(".")[0]
+    for node, module in imports(source):
+        there = module.removeprefix(inside).split(".")[0]
+        if not module.startswith(inside) or there == here or there not in row:
+            continue
+        if row[there] <= row.get(here, len(rows)):
+            yield source.at(node, f"{inside}{here} may not import {inside}{there}")
+
+
+def by_name(source: Source) -> Iterator[str]:
+    """Imports by a string would hide from the other rules."""
+    if source.path in MAY_IMPORT_BY_NAME:
+        return
+    known = aliases(source)
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        first, _, rest = ast.unparse(node.func).partition(".")
+        if f"{known.get(first, first)}.{rest}".strip(".") in BY_NAME:
+            texts = [str(n.value) for n in ast.walk(node) if isinstance(n, ast.Constant)]
+            if any(text.split(".")[0] == "weir" for text in texts):
+                yield source.at(node, "imports a module of weir by a string")
+
+
+def typing_imports(source: Source) -> Iterator[str]:
+    """Who needs a type needs its module: an import for type checkers alone hides a cycle."""
+    for node in source.nodes:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            body = ast.Module(node.body, [])
+            for statement, module in imports(Source(source.path, ast.unparse(body))):
+                if module.split(".")[0] == "weir":
+                    line = node.lineno + statement.lineno
+                    yield source.at(line, f"imports {module} for type checkers alone")
+
+
+def cycles(sources: Iterable[Source]) -> Iterator[str]:
+    """No module imports itself through others, also not later or for type checkers alone."""
+    files = {source.module.removesuffix(".__init__"): source for source in sources}
+    graph: dict[str, set[str]] = {}
+    for name, source in files.items():
+        nearest = {near for _, module in imports(source) if (near := _module(module, files))}
+        graph[name] = nearest - {name}
+    while names := _cycle(graph):
+        yield files[names[0]].at(1, "imports itself: " + " imports ".join(names))
+        graph[names[0]].remove(names[1])  # and look for further ones
+
+
+def _cycle(graph: dict[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as found:
+        return list(reversed(found.args[1]))
+    return []
+
+
+def _module(name: str, files: dict[str, Source]) -> str | None:
+    """The module that an imported name is, or is in."""
+    return next((n for n in (name, name.rpartition(".")[0]) if n in files), None)
+
+
+def forbidden(source: Source) -> Iterator[str]:
+    known, allowed = aliases(source), MAY_USE.get(source.path, set())
     in_dunder = {
         id(n)
-        for f in ast.walk(tree)
+        for f in source.nodes
         if isinstance(f, ast.FunctionDef) and f.name == "__hash__"
         for n in ast.walk(f)
     }
 
-    for node in ast.walk(tree):
+    for node in source.nodes:
         names: list[str] = []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             # Inside __hash__ the salted hash is what the language asks for.
@@ -253,7 +376,7 @@ def forbidden(source: Source) -> Iterator[str]:
 def broad_handlers(source: Source) -> Iterator[str]:
     if source.path in MAY_CATCH_EVERYTHING:
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ExceptHandler):
             kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
             broad = any(
@@ -263,11 +386,56 @@ def broad_handlers(source: Source) -> Iterator[str]:
                 yield source.at(node, "catches everything and does not raise")
 
 
+def spark_internals(source: Source) -> Iterator[str]:
+    """What a new version of Spark may change is used in one module."""
+    if source.path == SPARK_INTERNALS:
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Attribute) and node.attr in SPARK_PRIVATE:
+            yield source.at(node, f"uses {node.attr}, which belongs to {SPARK_INTERNALS}")
+    for node, module in imports(source):
+        top, *names = module.split(".")
+        inside = any(f"{module}.".startswith(f"{name}.") for name in SPARK_PRIVATE_MODULES)
+        if top == "pyspark" and (inside or any(name.startswith("_") for name in names)):
+            yield source.at(node, f"imports {module}, which belongs to {SPARK_INTERNALS}")
+
+
+def types_of_decoders(source: Source) -> Iterator[str]:
+    """Types are given to decoders that are built at import, never on first use by some thread."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        given = {keyword.arg for keyword in node.keywords}
+        if called.split(".")[-1] == "decode" and "type" in given:
+            yield source.at(node, "decodes a type that has no decoder yet: build one at import")
+        if called.startswith("msgspec.") and called.endswith(".convert"):
+            yield source.at(node, "converts to a type on first use: build a decoder at import")
+
+
 @pytest.mark.parametrize(
-    "rule", [sizes, parameters, docstrings, direction, forbidden, broad_handlers]
+    "rule",
+    [
+        sizes,
+        parameters,
+        named_arguments,
+        docstrings,
+        direction,
+        rooms,
+        by_name,
+        typing_imports,
+        forbidden,
+        broad_handlers,
+        spark_internals,
+        types_of_decoders,
+    ],
 )
 def test_the_package_keeps_the_rule(rule: Callable[[Source], Iterator[str]]) -> None:
     assert [finding for source in python("src/weir") for finding in rule(source)] == []
+
+
+def test_no_module_of_the_package_imports_itself_through_others() -> None:
+    assert list(cycles(python("src/weir"))) == []
 
 
 def test_test_files_stay_within_their_size() -> None:
@@ -329,6 +497,8 @@ def test_no_file_holds_unfinished_work_private_paths_or_hosts(
         (parameters, "state/x.py", "def f(self, a, b, c, d, e, *, f, g): ..."),
         (parameters, "state/x.py", "def f(a=[]): ..."),
         (parameters, "state/x.py", "def f(*, a=dict()): ..."),
+        (named_arguments, "state/x.py", "f(1, 2, 3, 4, 5)"),
+        (named_arguments, "state/x.py", "a.f(1, 2, 3, *rest, 5, x=6)"),
         (docstrings, "state/x.py", "import os"),
         (direction, "state/x.py", "import weir.checkpoint.metadata"),
         (direction, "state/x.py", "from weir import runtime"),
@@ -336,6 +506,15 @@ def test_no_file_holds_unfinished_work_private_paths_or_hosts(
         (direction, "state/x.py", "from weir.testing import ManualClock"),
         (direction, "state/x.py", "from pyspark.sql import SparkSession"),
         (direction, "novel/x.py", ""),
+        (rooms, "backend/rocksdb/x.py", "from weir.backend.hashmap.table import StateTable"),
+        (rooms, "backend/rocksdb/x.py", "from weir.backend import factory"),
+        (rooms, "backend/hashmap/x.py", "def f():\n    from ..changelog import log"),
+        (rooms, "backend/restored.py", "import weir.backend.rocksdb.expand"),
+        (rooms, "backend/restored.py", "from weir.backend.factory import create_backend"),
+        (by_name, "state/x.py", "import importlib\nimportlib.import_module(f'weir.{name}')"),
+        (by_name, "state/x.py", "from importlib import import_module as m\nm('weir.x')"),
+        (typing_imports, "state/x.py", "if TYPE_CHECKING:\n    from weir.state import y"),
+        (typing_imports, "state/x.py", "if t.TYPE_CHECKING:\n    import os, weir.state.y"),
         (forbidden, "state/x.py", "print(1)"),
         (forbidden, "state/x.py", "class A:\n    def f(self):\n        return hash(self)"),
         (forbidden, "state/x.py", "import time as t\nwait = t.sleep"),
@@ -345,10 +524,50 @@ def test_no_file_holds_unfinished_work_private_paths_or_hosts(
         (forbidden, "state/x.py", "import numpy as np\nnp.random.rand()"),
         (broad_handlers, "state/x.py", "try:\n    f()\nexcept (OSError, Exception):\n    pass"),
         (broad_handlers, "state/x.py", "try:\n    f()\nexcept:\n    raise_later()"),
+        (spark_internals, "spark/x.py", "rows = frame._jdf.queryExecution()"),
+        (spark_internals, "spark/x.py", "def f(spark):\n    return spark.sparkContext._jsc"),
+        (spark_internals, "spark/x.py", "from pyspark.sql.column import _to_seq"),
+        (spark_internals, "spark/x.py", "import pyspark.sql._typing as t"),
+        (spark_internals, "testing/x.py", "from pyspark.daemon import manager"),
+        (types_of_decoders, "slot/x.py", "msgspec.msgpack.decode(data, type=Acknowledge)"),
+        (types_of_decoders, "slot/x.py", "msgspec.convert(data, Acknowledge)"),
     ],
 )
 def test_a_rule_finds_what_it_forbids(rule: Callable, path: str, text: str) -> None:
     assert len(list(rule(Source(f"src/weir/{path}", text)))) >= 1
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"state/a.py": "import weir.state.b", "state/b.py": "from weir.state import a"},
+        {"state/a.py": "from . import b", "state/b.py": "def f():\n    from .a import x"},
+        {"state/a.py": "if TYPE_CHECKING:\n    from .b import y", "state/b.py": "from .a import x"},
+        {"state/__init__.py": "from weir.state.a import x", "state/a.py": "from weir import state"},
+        {"a.py": "import weir.b", "b.py": "import weir.c", "c.py": "from weir.a import x"},
+    ],
+)
+def test_a_cycle_is_found(files: dict[str, str]) -> None:
+    sources = [Source(f"src/weir/{path}", text) for path, text in files.items()]
+    found = list(cycles(sources))
+    assert len(found) == 1
+    assert all(source.module.removesuffix(".__init__") in found[0] for source in sources)
+
+
+def test_all_cycles_are_shown_at_once() -> None:
+    pairs = {"a": "b", "b": "a", "c": "d", "d": "c"}
+    sources = [Source(f"src/weir/{name}.py", f"import weir.{x}") for name, x in pairs.items()]
+    assert len(list(cycles(sources))) == 2
+
+
+def test_imports_without_a_way_back_are_no_cycle() -> None:
+    files = {
+        "state/__init__.py": "from weir.state.a import x",
+        "state/a.py": "import os\nfrom weir.state.b import y\nfrom weir.state.c import z",
+        "state/b.py": "def f():\n    from .c import z",
+        "state/c.py": "from collections import abc",
+    }
+    assert list(cycles(Source(f"src/weir/{path}", text) for path, text in files.items())) == []
 
 
 @pytest.mark.parametrize(
@@ -359,7 +578,30 @@ def test_a_rule_finds_what_it_forbids(rule: Callable, path: str, text: str) -> N
         (forbidden, "import time\ntime.monotonic_ns()"),
         (broad_handlers, "try:\n    f()\nexcept Exception as e:\n    raise ValueError from e"),
         (parameters, "def f(self, a, b, c, d, e, f=()): ..."),
+        (named_arguments, "f(1, 2, 3, *rest, x=5)\nstruct.pack(form, 1, 2, 3, 4)"),
+        (spark_internals, "from pyspark.sql import DataFrame\nself._jar.x\nfrom a import _to_seq"),
+        (types_of_decoders, "msgspec.msgpack.decode(data)\n_decoder.decode(data)"),
+        (rooms, "from weir.backend.rocksdb import backend\nfrom weir.backend import factory"),
+        (by_name, "import importlib\nimportlib.import_module('rocksdict')"),
+        (typing_imports, "if TYPE_CHECKING:\n    import decimal\nfrom weir.state import y"),
     ],
 )
 def test_a_rule_lets_good_code_pass(rule: Callable, text: str) -> None:
     assert list(rule(Source("src/weir/state/x.py", text))) == []
+
+
+def test_one_module_may_use_what_spark_keeps_private() -> None:
+    text = "from pyspark.sql.classic.column import _to_seq\nframe._jdf"
+    assert list(spark_internals(Source(SPARK_INTERNALS, text))) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("backend/factory.py", "import weir.backend.changelog.log\nfrom . import registry"),
+        ("backend/rocksdb/x.py", "from weir.backend.rocksdb.keys import y\nfrom .. import base"),
+        ("backend/changes.py", "from weir.backend.base import KeyedBackend\nimport weir.clock"),
+    ],
+)
+def test_rooms_may_use_what_is_below_them(path: str, text: str) -> None:
+    assert list(rooms(Source(f"src/weir/{path}", text))) == []

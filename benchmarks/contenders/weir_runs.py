@@ -100,17 +100,16 @@ def execute(env: StreamExecutionEnvironment) -> tuple[list[float], int]:
 
 
 def watch(job: Any, ends: list[float]) -> None:
-    """Note when each epoch with input ends."""
-    take = job.take_reports
-    lock = threading.Lock()
-    seen = [0]
+    """Note when the reports of each epoch with input have come."""
+    reports = job.supervisor.reports
+    keep, lock, seen = reports.keep, threading.Lock(), [0]
 
-    def noted(epoch: int, reports: Any) -> None:
-        take(epoch, reports)
-        records = sum(n for report in reports for n in report["in"].values())
+    def noted(new: Any) -> None:
+        keep(new)
+        records = sum(n for report in new for n in report.records_in.values())
         with lock:
             if records > seen[0]:
                 seen[0] = records
                 ends.append(time.monotonic())
 
-    job.take_reports = noted
+    reports.keep = noted

@@ -9,11 +9,15 @@
     ├── StorageError             retry, or repair the environment
     ├── UserFunctionError        fix the user function that raised
     └── JobExecutionError        read its cause: the job ended in failure
+        └── JobCancellationError   nothing: somebody cancelled the job
 
 Messages name the object, show what was found and what was expected, and say what to do next.
 """
 
 from __future__ import annotations
+
+import re
+from typing import NoReturn
 
 
 class WeirError(Exception):
@@ -37,7 +41,10 @@ class StorageError(WeirError):
 
 
 class UserFunctionError(WeirError):
-    """A user's function raised; carries the operator, the record and the user's traceback."""
+    """A user's function raised; carries the operator, the record and the user's traceback.
+
+    Where a method has no record, such as `open`, the record is its name: `<open>`.
+    """
 
     def __init__(self, operator: str, record: str, user_traceback: str) -> None:
         """Keep the three facts that a user needs to find the fault."""
@@ -48,9 +55,28 @@ class UserFunctionError(WeirError):
 
     def __str__(self) -> str:
         """Render operator, record and the user's own traceback, nothing of the engine."""
-        where = f" at record {self.record}" if self.record else ""
-        return f"operator '{self.operator}' failed{where}:\n{self.user_traceback.rstrip()}"
+        return f"operator '{self.operator}' failed{self._where()}:\n{self.user_traceback.rstrip()}"
+
+    def _where(self) -> str:
+        method = re.fullmatch(r"<(\w+)>", self.record)
+        if method is not None:
+            return f" in {method[1]}()"
+        return f" at record {self.record}" if self.record else ""
 
 
 class JobExecutionError(WeirError):
     """The job ended in failure; `__cause__` and the message say why."""
+
+
+class JobCancellationError(JobExecutionError):
+    """The job was cancelled, so it has no result; what it had not committed never will be."""
+
+
+def assert_never(value: NoReturn) -> NoReturn:
+    """End a `match` over a closed union: the type checker proves that nobody comes here.
+
+    Raises:
+        AssertionError: somebody did, with a value that the types do not allow.
+    """
+    msg = f"no case for {value!r}"
+    raise AssertionError(msg)

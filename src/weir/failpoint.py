@@ -18,6 +18,10 @@ VARIABLE = "WEIR_FAILPOINTS"
 _ENTRY = re.compile(r"(?P<name>[\w.]+)=(?P<marker>[^@+;]+)(@(?P<count>\d+))?(\+(?P<delay>\d+))?\Z")
 
 
+class ProcessDeath(BaseException):
+    """The process dies here, in a test that has several of them in one: nobody handles it."""
+
+
 @dataclass
 class _Point:
     marker: str

@@ -1,4 +1,4 @@
-"""Identities: jobs, operators, checkpoints, epochs, execution attempts.
+"""Identities: jobs and operators.
 
 An operator's id is the 128-bit murmur3 hash of its uid, as in Flink, so a uid gives the same id
 in every run. Random ids come from the operating system, never from a seeded generator.
@@ -11,9 +11,6 @@ from typing import NewType
 
 JobId = NewType("JobId", str)
 OperatorId = NewType("OperatorId", str)
-CheckpointId = NewType("CheckpointId", int)
-Epoch = NewType("Epoch", int)
-Attempt = NewType("Attempt", int)
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _C1 = 0x87C37B91114253D5

@@ -2,8 +2,8 @@
 
 The hash of a key is fixed for all time and all processes (Python's own `hash` is salted):
 integers hash as Java's `Long`, ASCII strings as Java's `String`, tuples as `31 * h + element`;
-the result goes through Flink's murmur mix. Numbers that are equal in Python (1, 1.0, True) hash
-alike, because state is looked up by equality.
+the result goes through Flink's murmur mix. Keys that are equal in Python (1, 1.0, True) hash
+alike, because state is looked up by equality, and so do all NaNs; see `weir.keys`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ import enum
 import struct
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from weir.errors import UsageError
+from weir.keys import NAN, compared_fields, plain
 
 MAX_PARALLELISM_BOUND = 1 << 15
 _DEFAULT_LOWER_BOUND = 128
+_DIGITS_MAX = 10_000
 _M32 = 0xFFFFFFFF
 
 
@@ -95,7 +97,7 @@ def _hash_int(value: int) -> int:
 def _hash_float(value: float) -> int:
     if value.is_integer():
         return _hash_int(int(value))
-    bits = int(struct.unpack(">q", struct.pack(">d", value))[0])
+    bits = int(struct.unpack(">q", struct.pack(">d", NAN if value != value else value))[0])
     return (bits ^ (bits >> 32)) & _M32
 
 
@@ -110,14 +112,41 @@ def _hash_timedelta(value: datetime.timedelta) -> int:
     return _hash_sequence((value.days, value.seconds, value.microseconds))
 
 
+def _hash_str(value: str) -> int:
+    try:
+        return _hash_bytes(str.encode(value))
+    except UnicodeEncodeError:
+        msg = (
+            f"{_short(value)} cannot be a key: it holds a surrogate, half of a character, which no "
+            f"encoding can store; repair the text before key_by, for example with "
+            f"text.encode('utf-8', 'replace').decode()"
+        )
+        raise UsageError(msg) from None
+
+
 def _hash_datetime(value: datetime.datetime) -> int:
     if value.tzinfo is not None:  # equal instants in two zones are equal keys
-        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+        value = value.replace(fold=0).astimezone(datetime.timezone.utc).replace(tzinfo=None)
     return _hash_bytes(value.isoformat().encode())
 
 
+def _hash_time(value: datetime.time) -> int:
+    return _hash_bytes(plain(value).isoformat().encode())
+
+
 def _hash_decimal(value: decimal.Decimal) -> int:
+    if not value.is_finite():
+        return _hash_float(NAN if value.is_nan() else float(value))
     if value == value.to_integral_value():
+        # Written out, a number such as 1E+1000000 keeps a processor busy for minutes.
+        if value.adjusted() >= _DIGITS_MAX:
+            if value == 0:
+                return _hash_int(0)
+            msg = (
+                f"a decimal of {value.adjusted() + 1} digits cannot be a key, at most "
+                f"{_DIGITS_MAX} are possible: make it a text before key_by"
+            )
+            raise UsageError(msg)
         return _hash_int(int(value))
     as_float = float(value)
     if decimal.Decimal(as_float) == value:
@@ -128,17 +157,32 @@ def _hash_decimal(value: decimal.Decimal) -> int:
 _HASHERS: dict[type, Any] = {
     int: _hash_int,
     bool: _hash_int,
-    str: lambda v: _hash_bytes(v.encode()),
+    str: _hash_str,
     bytes: _hash_bytes,
     float: _hash_float,
+    type(NAN): _hash_float,
     tuple: _hash_sequence,
     datetime.datetime: _hash_datetime,
     datetime.date: lambda v: _hash_bytes(v.isoformat().encode()),
-    datetime.time: lambda v: _hash_bytes(v.isoformat().encode()),
+    datetime.time: _hash_time,
     datetime.timedelta: _hash_timedelta,
     decimal.Decimal: _hash_decimal,
     uuid.UUID: lambda v: _hash_bytes(v.bytes),
 }
+
+
+_BASES = (tuple, str, int, float, bytes)
+
+
+def _hash_dataclass(key: Any) -> int:
+    kind: Any = type(key)
+    if kind.__eq__ is object.__eq__:
+        msg = (
+            f"{_short(key)} cannot be a key: a {kind.__name__} equals nothing but itself, so "
+            f"its state would never be found again; declare it with @dataclass(frozen=True)"
+        )
+        raise UsageError(msg)
+    return _hash_sequence(getattr(key, f.name) for f in compared_fields(key) if f.hash is not False)
 
 
 def stable_hash(key: Any) -> int:
@@ -153,19 +197,17 @@ def stable_hash(key: Any) -> int:
     if key is None:
         msg = "Assigned key must not be null! The key selector returned None for a record."
         raise UsageError(msg)
-    if isinstance(key, enum.Enum):
-        return stable_hash(key.value if isinstance(key, (int, str)) else key.name)
+    if isinstance(key, enum.Enum) and not isinstance(key, _BASES):
+        return stable_hash(key.name)
     stable = getattr(key, "__weir_key__", None)
     if stable is not None:
         return _hash_sequence(stable())
     if is_dataclass(key) and not isinstance(key, type) and getattr(key, "__hash__", None):
-        return _hash_sequence(getattr(key, f.name) for f in fields(key))
-    for base in (tuple, str, int, float, bytes):
-        if isinstance(key, base):
-            return int(_HASHERS[base](key))
-    np_item = getattr(key, "item", None)
-    if np_item is not None and type(key).__module__ == "numpy":
-        return stable_hash(np_item())
+        return _hash_dataclass(key)
+    if isinstance(key, (*_BASES, np.generic)):
+        value = plain(key)
+        if value is not key:
+            return stable_hash(value)
     kind = type(key).__name__
     hint = (
         "it is unhashable: return an immutable value, for example tuple(...) instead of a list"

@@ -26,8 +26,8 @@ A key group is a list of parts to apply in order: `delta` is 0 for all entries o
 replace what came before, and 1 for changes to it. State may be spread over several files; see
 `weir.backend.base.RestoreSource`.
 
-Invariant: no byte of a file reaches a caller before the checksum over it was right. Every
-deviation is a `CorruptStateError` that names the file.
+Invariant: no byte of a file reaches a caller before the checksum over it was right, and no footer
+that is not in this form. Every deviation is a `CorruptStateError` that names the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, NoReturn, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -48,7 +48,41 @@ _HEADER_LENGTH = len(MAGIC) + 2
 _PLAIN, _ZSTD = 0, 1
 _TRAILER_LENGTH = 8 + len(MAGIC)
 _READ_AT_ONCE = 8 << 20
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_KeyGroup = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,4})$")]
+_Address = tuple[_Number, _Number, _Number]
+
+
+class _Keyed(TypedDict):
+    kind: str
+    type: dict[str, dict[str, Any]]
+    groups: dict[_KeyGroup, list[tuple[_Number, _Number, _Number, _Number, Literal[0, 1]]]]
+
+
+class _Elements(TypedDict):
+    mode: Literal["SPLIT", "UNION", "BROADCAST"]
+    type: dict[str, dict[str, Any]]
+    elements: list[_Address]
+
+
+class _RawKeyed(TypedDict, total=False):
+    groups: dict[_KeyGroup, _Address]
+
+
+class _Operator(TypedDict, total=False):
+    keyed: dict[str, _Keyed]
+    operator: dict[str, _Elements]
+    raw_keyed: _RawKeyed
+
+
+class _Footer(TypedDict, total=False):
+    operators: dict[str, _Operator]
+
+
 _decode_footer = msgspec.msgpack.Decoder(dict[str, Any]).decode
+# Entries may have more than is named here, so this one only tells whether the form is right.
+_check_footer = msgspec.msgpack.Decoder(_Footer).decode
 
 
 class Section(NamedTuple):
@@ -176,9 +210,10 @@ class SnapshotReader:
         if zlib.crc32(header + data) != int.from_bytes(trailer[4:8], "little"):
             self._refuse("the checksum of its header and footer is wrong")
         try:
+            _check_footer(data)
             self.footer = _decode_footer(data)
-        except msgspec.MsgspecError as e:
-            self._refuse(f"its footer is not a MessagePack map ({e})")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+            self._refuse(f"its footer is not in the known form ({e})")
 
     def section(self, address: Iterable[int]) -> bytes:
         """Return the bytes of one section; see `sections`."""

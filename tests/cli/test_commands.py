@@ -32,6 +32,11 @@ def test_help_lists_the_commands():
     assert {"run", "list", "savepoint", "checkpoint", "stop", "cancel", "rescale", "info"} <= listed
 
 
+def test_every_command_lives_in_the_module_of_its_name():
+    found = {name: command.callback.__module__ for name, command in cli.commands.items()}
+    assert found == {name: f"weir.cli.{name}" for name in found}
+
+
 def test_the_version_is_the_package_version():
     assert weir.__version__ in invoke("--version").output
 

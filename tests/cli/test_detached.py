@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.cli.jobs import invoke
 
+from weir.cli.detached import LOGS_KEPT, remove_old_logs
 from weir.config import ambient
 
 SETTINGS = "from weir.config import ambient\nprint(dict(ambient.layers()[-1]))\n"
@@ -21,7 +24,7 @@ DRIVER = """
 import os, sys
 from pathlib import Path
 from weir.jobmanager import directory
-from weir.jobmanager.owner import process_started
+from weir.storage.processes import process_started
 pid = os.getpid()
 print("driver says", sys.argv[1:], os.environ.get("SPARK_MASTER"), os.getsid(0) == pid, flush=True)
 directory.publish(directory.JobEntry(job_id="ab" * 16, name="driver", pid=pid,
@@ -176,3 +179,46 @@ def test_an_interrupt_while_a_job_starts_leaves_it_alone(tmp_path, run_dir):
         # Whatever happened, neither the command nor the job stays.
         command.kill()
         threading.Thread(target=fifo.write_text, args=("go",), daemon=True).start()
+
+
+def test_logs_of_programs_that_ended_are_kept_up_to_a_number(run_dir):
+    folder = run_dir / "logs"
+    folder.mkdir(parents=True, mode=0o700)
+    run_dir.chmod(0o700)
+    logs = [folder / f"job-{number:02}.log" for number in range(LOGS_KEPT + 5)]
+    for number, log in enumerate(logs):
+        log.touch()
+        os.utime(log, (number, number))
+    with logs[0].open("ab") as used:
+        fcntl.flock(used, fcntl.LOCK_SH)
+        remove_old_logs(folder)
+    assert [log for log in logs if not log.exists()] == logs[1:5]
+
+
+def test_a_log_is_in_use_while_the_program_runs(tmp_path, run_dir):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    words = ("run", "-d", "--json", program(tmp_path, DRIVER), "RUNNING", str(fifo))
+    told = json.loads(invoke(*words).stdout)
+    log = Path(told["log"])
+    os.utime(log, (1, 1))
+    for number in range(LOGS_KEPT + 1):
+        (log.parent / f"other-{number}.log").touch()
+    remove_old_logs(log.parent)
+    assert log.exists()
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    fifo.write_text("go")
+    with log.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    remove_old_logs(log.parent)
+    assert not log.exists()
+
+
+def test_a_log_is_not_written_where_others_can_write(tmp_path, run_dir):
+    run_dir.mkdir()
+    (run_dir / "logs").mkdir()
+    run_dir.chmod(0o700)
+    (run_dir / "logs").chmod(0o777)
+    result = invoke("run", "-d", program(tmp_path, DRIVER), "FINISHED")
+    assert result.exit_code == 5
+    assert "mode 0777" in result.stderr

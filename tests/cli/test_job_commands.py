@@ -182,6 +182,9 @@ def test_what_is_no_savepoint_is_not_disposed_of(tmp_path):
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_savepoint_is_disposed_of_here_or_by_a_jobmanager(tmp_path, manager, flag, asked):
     there = ("-m", manager[0].url) if asked else ()
+    owner = ManualJob("owner")
+    owner.change(savepoint_dir=str(tmp_path))
+    manager[0].register(owner)
     path = a_savepoint(tmp_path)
     result = invoke("savepoint", flag, str(path), "--json", *there)
     assert result.exit_code == 0, result.stderr

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.jobs import invoke, served
 
 from weir.cli.client import RestClient, UnreachableError, jobmanager_url, operation_error
-from weir.cli.lookup import JobInfo, choose
+from weir.cli.lookup import JobInfo, announced_token, choose
 from weir.errors import (
     CorruptStateError,
     IncompatibleStateError,
@@ -103,6 +103,7 @@ def test_a_jobmanager_is_asked_by_address(tmp_path, monkeypatch):
     one = ManualJob("payments")
     with serve(one, tmp_path) as server:
         monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "nothing here"))
+        monkeypatch.setenv("WEIR_TOKEN", server.token)
         address = server.url.removeprefix("http://")
         result = invoke("savepoint", "payments", str(tmp_path), "-m", address, "--json")
         assert json.loads(result.stdout)["job_id"] == one.job_id
@@ -114,6 +115,9 @@ def test_a_token_is_taken_from_the_announcement_the_option_or_the_variable(tmp_p
     with serve(ManualJob("payments"), tmp_path, token="secret") as server:
         assert invoke("checkpoint", "payments").exit_code == 0
         asked = ("list", "-m", server.url)
+        assert "payments" in invoke(*asked).stdout
+        assert "payments" in invoke("list", "-m", f"localhost:{server.port}").stdout
+        monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "nothing here"))
         refused = invoke(*asked)
         assert refused.exit_code == 2
         assert "WEIR_TOKEN" in refused.stderr
@@ -122,6 +126,38 @@ def test_a_token_is_taken_from_the_announcement_the_option_or_the_variable(tmp_p
         shown = invoke(*asked, "--json")
         assert shown.exit_code == 0
         assert "secret" not in shown.stdout
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:{other}", "http://jobs.example:{port}", "http://127.0.0.2:{port}"]
+)
+def test_an_announced_token_goes_to_its_own_address_only(tmp_path, url):
+    with serve(ManualJob("payments"), tmp_path, token="secret") as server:
+        assert announced_token(server.url) == "secret"
+        given = url.format(port=server.port, other=server.port + 1)
+        assert announced_token(given) == ""
+
+
+def test_the_token_of_a_job_is_told_to_who_asks_for_it(tmp_path):
+    with serve(ManualJob("payments"), tmp_path) as server:
+        assert invoke("token", "payments").stdout == f"{server.token}\n"
+        assert invoke("token", "payment").exit_code == 2
+    with serve(ManualJob("open"), tmp_path, token="none"):
+        refused = invoke("token", "open")
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "weir.rest.token is 'none'" in refused.stderr
+        assert invoke("checkpoint", "open").exit_code == 0
+
+
+def test_jobs_are_not_looked_for_where_others_can_write(tmp_path):
+    with serve(ManualJob("payments"), tmp_path):
+        tmp_path.chmod(0o777)
+        for words in (("list",), ("stop", "payments")):
+            refused = invoke(*words)
+            assert refused.exit_code == 5
+            assert "mode 0777" in refused.stderr
+            assert "WEIR_RUN_DIR" in refused.stderr
+        tmp_path.chmod(0o700)
 
 
 def test_a_jobmanager_that_does_not_answer_is_named():

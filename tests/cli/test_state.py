@@ -15,8 +15,8 @@ from weir.cli.main import cli
 from weir.cli.state_text import place, size_text
 from weir.config import ambient
 from weir.jobmanager.directory import JobEntry, publish
-from weir.jobmanager.owner import process_started
 from weir.storage.local import LocalStorage
+from weir.storage.processes import process_started
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from tests.databases import Databases, scratch_directory
 from weir.backend.base import KeyedBackend, SharedFiles
 from weir.backend.changelog.backend import ChangelogBackend, ChangelogPlace
 from weir.backend.changelog.settings import ChangelogSettings
-from weir.backend.changelog.source import ChangeSource
+from weir.backend.changes import ChangeSource
 from weir.backend.hashmap import HashMapBackend
 from weir.keygroup import KeyGroupRange
 from weir.testing.backend_conformance import KeyedBackendConformance
@@ -19,6 +19,8 @@ from weir.testing.backend_incremental_conformance import IncrementalConformance
 from weir.testing.background import ManualBackground
 from weir.testing.checkpoint_world import MemoryFiles
 from weir.testing.clock import ManualClock
+
+pytestmark = pytest.mark.matrix
 
 
 class TestHashMapBackend(KeyedBackendConformance):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from weir.connector.bucket import BucketAssigner
 from weir.connector.file_sink import FileSink
@@ -17,6 +18,8 @@ from weir.connector.file_system import FileSystem
 from weir.connector.rolling import RollingPolicy
 from weir.connector.sink import Sink
 from weir.testing.sink_conformance import ReferenceTwoPhaseSink, SinkConformance
+
+pytestmark = pytest.mark.matrix
 
 
 def files(directory: Path) -> list[Path]:

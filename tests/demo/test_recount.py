@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from weir.demo.payments import Shape, event_time_ms, payments, rules_of, write_input
+from weir.demo.payments import InputShape, event_time_ms, payments, rules_of, write_input
 from weir.demo.recount import Comparison, compare, expected_output, read_output
 
-SHAPE = Shape(rows=3_000, files=5, seed=7)
+SHAPE = InputShape(rows=3_000, files=5, seed=7)
 
 
 def by_hand(source):
@@ -58,7 +58,7 @@ def test_the_input_has_something_to_find(source, right):
 
 def test_the_same_seed_gives_the_same_payments_and_another_seed_others():
     once, again = payments(SHAPE, 100, 200), payments(SHAPE, 100, 200)
-    other = payments(Shape(3_000, 5, 8), 100, 200)
+    other = payments(InputShape(3_000, 5, 8), 100, 200)
     assert all((once[name] == again[name]).all() for name in once)
     assert (once["card"] != other["card"]).any()
 

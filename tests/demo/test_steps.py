@@ -9,10 +9,10 @@ import pytest
 
 from weir.cli.demo import _as_dict, _missing
 from weir.common.completable_future import CompletableFuture
-from weir.demo.payments import Shape
+from weir.demo.payments import InputShape
 from weir.demo.recount import Comparison
 from weir.demo.run import DemoOptions, DemoResult
-from weir.demo.steps import Kill, Killed, Moved, Resumed, Stop
+from weir.demo.steps import Kill, Killed, Moved, Resumed, StopStep
 from weir.demo.tracking import Figures
 from weir.errors import JobExecutionError, StorageError
 from weir.testing.clock import ManualClock
@@ -51,7 +51,7 @@ def at(rows):
 
 
 def test_the_savepoint_waits_for_enough_rows_and_is_asked_for_once(tmp_path):
-    job, stop = Stoppable(), Stop(tmp_path, None, Heard(), ManualClock())
+    job, stop = Stoppable(), StopStep(tmp_path, None, Heard(), ManualClock())
     stop.look(job, PROGRESS, at(599))
     assert (job.asked, stop.outcome()) == ([], None)
     stop.look(job, PROGRESS, at(600))
@@ -62,7 +62,7 @@ def test_the_savepoint_waits_for_enough_rows_and_is_asked_for_once(tmp_path):
 def test_the_savepoint_waits_for_the_recovery(tmp_path):
     clock, heard = ManualClock(), Heard()
     kill = Kill(heard, clock)
-    job, stop = Stoppable(), Stop(tmp_path, kill, heard, clock)
+    job, stop = Stoppable(), StopStep(tmp_path, kill, heard, clock)
     stop.look(job, PROGRESS, at(900))
     assert job.asked == []
     assert kill.outcome() is None
@@ -70,7 +70,7 @@ def test_the_savepoint_waits_for_the_recovery(tmp_path):
 
 def test_a_stopped_job_leaves_path_size_and_time(tmp_path):
     clock, heard, job = ManualClock(), Heard(), Stoppable()
-    stop = Stop(tmp_path, None, heard, clock)
+    stop = StopStep(tmp_path, None, heard, clock)
     stop.look(job, PROGRESS, at(600))
     (tmp_path / "savepoint-1").mkdir()
     (tmp_path / "savepoint-1" / "_metadata").write_bytes(b"x" * 300_000)
@@ -84,7 +84,7 @@ def test_a_stopped_job_leaves_path_size_and_time(tmp_path):
 
 def test_a_job_that_ended_first_has_no_savepoint_and_that_is_said(tmp_path):
     heard, job = Heard(), Stoppable()
-    stop = Stop(tmp_path, None, heard, ManualClock())
+    stop = StopStep(tmp_path, None, heard, ManualClock())
     stop.look(job, PROGRESS, at(1_000))
     job.answer.complete_exceptionally(JobExecutionError("the job ended before that"))
     assert stop.outcome() is None
@@ -93,7 +93,7 @@ def test_a_job_that_ended_first_has_no_savepoint_and_that_is_said(tmp_path):
 
 def test_a_savepoint_that_cannot_be_written_ends_the_demo(tmp_path):
     job = Stoppable()
-    stop = Stop(tmp_path, None, Heard(), ManualClock())
+    stop = StopStep(tmp_path, None, Heard(), ManualClock())
     stop.look(job, PROGRESS, at(600))
     job.answer.complete_exceptionally(StorageError("disk full"))
     with pytest.raises(StorageError, match="disk full"):
@@ -129,7 +129,7 @@ MOVED = Moved("file:///s", 10, 20, 2, 3, 40)
 )
 def test_what_was_wanted_and_did_not_happen_is_missing(tmp_path, kill, move, missing):
     result = DemoResult(Comparison(1, 1, 0, 0, 0), kill, move, 1.0, FIGURES)
-    wanted = DemoOptions(Shape(1_000, 20, 1), tmp_path)
+    wanted = DemoOptions(InputShape(1_000, 20, 1), tmp_path)
     assert _missing(wanted, result) == missing
     assert _missing(replace(wanted, kill=False, rescale=False), result) == []
 

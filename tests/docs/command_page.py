@@ -1,11 +1,17 @@
 """Renders the reference of the command line from the commands themselves.
 
-`python tests/docs/command_page.py` prints the page; `test_reference.py` compares.
+`python tests/docs/command_page.py` prints the page, with `--write` it goes to
+`docs/reference/command-line.md`; `test_reference.py` compares.
 """
+
+import sys
+from pathlib import Path
 
 import click
 
 from weir.cli.main import cli
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
 
 HEAD = """\
 # Command line
@@ -34,7 +40,7 @@ Weir's own errors end a command with one message and no traceback of the engine:
 | code | meaning | what to do |
 |---|---|---|
 | 0 | done | |
-| 1 | job, function or request failed; no JobManager answers; a check failed | read the message |
+| 1 | job failed or was canceled; function, request or check failed; no JobManager | read on |
 | 2 | `UsageError` | fix the program or the command |
 | 3 | `IncompatibleStateError` | fix the types, the parallelism or the uids |
 | 4 | `CorruptStateError` | restore another checkpoint |
@@ -123,4 +129,7 @@ def render() -> str:
 
 
 if __name__ == "__main__":
-    print(render(), end="")
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(render(), "utf-8")
+    else:
+        print(render(), end="")

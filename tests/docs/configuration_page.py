@@ -1,12 +1,18 @@
 """Renders the configuration reference from the options themselves.
 
-`python tests/docs/configuration_page.py` prints the page; `test_reference.py` compares.
+`python tests/docs/configuration_page.py` prints the page, with `--write` it goes to
+`docs/reference/configuration.md`; `test_reference.py` compares.
 """
+
+import sys
+from pathlib import Path
 
 from weir.config import ALL_OPTIONS, ConfigOption
 from weir.config.effects import WITHOUT_EFFECT
 
 IN_USE = {option.key for option in ALL_OPTIONS} - set(WITHOUT_EFFECT)
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "configuration.md"
 
 HEAD = """\
 # Configuration
@@ -114,4 +120,7 @@ def render() -> str:
 
 
 if __name__ == "__main__":
-    print(render(), end="")
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(render(), "utf-8")
+    else:
+        print(render(), end="")

@@ -39,7 +39,7 @@ def test_every_fence_is_closed_and_names_a_known_language() -> None:
 
 def test_the_readme_is_short_and_the_architecture_fits_its_limit() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 120
-    assert len((ROOT / "ARCHITECTURE.md").read_text("utf-8").splitlines()) <= 300
+    assert len((ROOT / "ARCHITECTURE.md").read_text("utf-8").splitlines()) <= 320
 
 
 def test_the_code_map_names_every_package_and_nothing_else() -> None:

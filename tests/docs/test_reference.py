@@ -4,30 +4,31 @@ import ast
 import re
 from pathlib import Path
 
-from tests.docs import command_page
+from tests.docs import command_page, configuration_page
 from tests.docs.blocks import ROOT
 from tests.docs.configuration_page import IN_USE, render
 
 from weir import snapshot
 from weir.checkpoint import metadata
-from weir.config import ALL_OPTIONS, ConfigOption
+from weir.config import ALL_OPTIONS, ConfigOption, security
 from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
 from weir.config import rest as r
 from weir.config import storage as s
 
+WALK = ROOT / "docs" / "internals" / "walk.md"
 FORMATS = ROOT / "docs" / "internals" / "formats.md"
 
 
 def test_the_page_is_what_the_options_say() -> None:
-    page = (ROOT / "docs" / "reference" / "configuration.md").read_text("utf-8")
-    assert page == render(), "run: python tests/docs/configuration_page.py"
+    page = configuration_page.PAGE.read_text("utf-8")
+    assert page == render(), "run: make docs"
 
 
 def test_the_command_page_is_what_help_says() -> None:
-    page = (ROOT / "docs" / "reference" / "command-line.md").read_text("utf-8")
-    assert page == command_page.render(), "run: python tests/docs/command_page.py"
+    page = command_page.PAGE.read_text("utf-8")
+    assert page == command_page.render(), "run: make docs"
 
 
 def test_every_key_and_every_old_spelling_is_documented() -> None:
@@ -42,7 +43,7 @@ ONLY_CHECKED = {c.INTERVAL_DURING_BACKLOG.key}
 
 def options_read(path: Path) -> set[str]:
     """Return the keys of the options that a module names, as attribute or as imported name."""
-    modules = {"b": b, "c": c, "e": e, "s": s, "r": r}
+    modules = {"b": b, "c": c, "e": e, "s": s, "r": r, "security": security}
     tree = ast.parse(path.read_text("utf-8"))
     names = {
         alias.name
@@ -68,7 +69,7 @@ def test_what_a_job_reads_is_marked_as_in_use() -> None:
 
 def test_what_is_marked_as_in_use_is_read_somewhere() -> None:
     """Backends get all of their options by key; the test below is about those."""
-    doors = {"checkpoint_config.py", "environment_settings.py"}
+    doors = {"checkpoint_config.py", "_configured_program.py"}
     read = {option.key for option in vars(b).values() if isinstance(option, ConfigOption)}
     read |= options_read(ROOT / "src" / "weir" / "config" / "effective.py")
     for path in (ROOT / "src" / "weir").rglob("*.py"):
@@ -99,3 +100,26 @@ def test_what_backends_read_is_marked_as_in_use() -> None:
     }
     named = {o.key for name, o in options.items() if re.search(rf"\b{name}\b", code)}
     assert named == {o.key for o in options.values()} & IN_USE
+
+
+def _defined() -> set[str]:
+    """Every function, class, method and field of a class in the package, as `Class.method`."""
+    names: set[str] = set()
+    for path in (ROOT / "src" / "weir").rglob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+                names.add(node.name)
+            if isinstance(node, ast.ClassDef):
+                inner = [n for n in node.body if isinstance(n, ast.FunctionDef)]
+                names |= {f"{node.name}.{n.name}" for n in inner}
+    return names
+
+
+def test_the_walk_names_files_classes_and_functions_that_exist() -> None:
+    words = set(re.findall(r"`([^`\n]+)`", WALK.read_text("utf-8")))
+    files = {word for word in words if word.endswith(".py")}
+    code = {w for w in words - files if re.fullmatch(r"[A-Z]\w+(\.\w+)?|\w+_\w+", w)}
+    assert {f for f in files if not (ROOT / "src" / "weir" / f).exists()} == set()
+    assert code - _defined() == set()
+    assert len(files) > 20
+    assert len(code) > 80

@@ -1,6 +1,6 @@
-"""Every test that runs a program does so with whole frames and with parts of two records.
+"""Every test that runs a program does so with whole frames and with strides of two records.
 
-In parts of two records, numbers under integer keys are in flat arrays from the first one on.
+In strides of two records, numbers under integer keys are in flat arrays from the first one on.
 """
 
 import pytest
@@ -9,10 +9,10 @@ from weir.backend.hashmap import backend, flat_table
 from weir.runtime import gather, subtask
 
 
-@pytest.fixture(autouse=True, params=["whole", "parts"])
-def parts(request, monkeypatch):
-    if request.param == "parts":
-        monkeypatch.setattr(subtask, "PART_ROWS", 2)
+@pytest.fixture(autouse=True, params=["whole", "strides"])
+def strides(request, monkeypatch):
+    if request.param == "strides":
+        monkeypatch.setattr(subtask, "STRIDE_ROWS", 2)
         monkeypatch.setattr(gather, "FRAME_ROWS", 3)
         monkeypatch.setattr(backend, "FLAT_FROM", 0)
-        monkeypatch.setattr(flat_table, "PART_MIN", 2)
+        monkeypatch.setattr(flat_table, "STRIDE_MIN", 2)

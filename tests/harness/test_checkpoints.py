@@ -6,13 +6,17 @@ import pytest
 from tests.harness.programs import environment, started
 
 from weir.checkpoint.settings import CheckpointSettings, Retention
-from weir.checkpoint.store import load_checkpoint
+from weir.checkpoint.store import list_completed, load_checkpoint
+from weir.common.job_status import JobStatus
 from weir.common.typeinfo import Types
 from weir.connector.file_sink import FileSink
 from weir.datastream import KeyedProcessFunction
 from weir.datastream.state import ValueStateDescriptor
-from weir.errors import JobExecutionError, WeirError
-from weir.runtime.subtask import EpochInfo
+from weir.errors import CorruptStateError, JobExecutionError, StorageError, WeirError
+from weir.jobmanager.recovery import BehindCommits
+from weir.jobmanager.settings import JobSettings
+from weir.runtime.epoch import Epoch
+from weir.slot.messages import EpochCall
 from weir.slot.service import SlotFailedError
 from weir.storage.local import LocalStorage
 from weir.storage.memory import MemoryStorage
@@ -109,21 +113,52 @@ def test_a_checkpoint_holds_nothing_of_the_epochs_behind_its_barrier():
     assert sorted(harness.run().collected()) == EXPECTED
 
 
-def test_a_damaged_checkpoint_is_passed_over_for_an_older_one():
+def damage(storage, path):
+    data = storage.read(path)
+    storage.delete(path)
+    storage.create(path, data[:-1] + bytes([data[-1] ^ 1]))
+
+
+def with_damaged_newest(env, **options):
     storage = MemoryStorage()
-    env = environment()
-    collect(totals(env, 6))
     settings = CheckpointSettings(num_retained=2, retention=Retention.RETAIN_ON_CANCELLATION)
-    harness = started(env, storage=storage, checkpoints=settings)
+    harness = started(env, storage=storage, checkpoints=settings, **options)
     harness.run_epoch(take=2, checkpoint=True)
     harness.run_epoch(take=2, checkpoint=True)
     newest = f"{harness.job_id}/chk-2"
     state = next(n for n in storage.list(newest) if n.startswith("state"))
-    storage.delete(f"{newest}/{state}")
+    damage(storage, f"{newest}/{state}")
+    return harness
+
+
+def test_a_damaged_checkpoint_whose_output_was_committed_ends_the_job_with_the_choices_named():
+    env = environment()
+    collect(totals(env, 6))
+    harness = with_damaged_newest(env)
+    shown = len(harness.collected())
+    with pytest.raises(CorruptStateError, match=r"chk-1 .*weir.recovery.behind-commits"):
+        harness.fail_over()
+    assert len(harness.collected()) == shown
+    assert harness.supervisor.job.status is JobStatus.FAILED
+    assert len(list_completed(harness.storage, harness.job_id)) == 2
+
+
+def test_a_damaged_checkpoint_is_passed_over_where_committed_output_may_come_again():
+    env = environment()
+    collect(totals(env, 6))
+    harness = with_damaged_newest(env, behind_commits=BehindCommits.REPEAT)
     harness.fail_over()
     assert harness.epoch == 1
     harness.run()
     assert sorted(harness.collected())[-1] == EXPECTED[-1]
+
+
+def test_a_damaged_checkpoint_is_passed_over_where_nothing_was_committed():
+    env = environment()
+    totals(env, 6).print()
+    harness = with_damaged_newest(env)
+    harness.fail_over()
+    assert harness.epoch == 1
 
 
 def test_when_every_checkpoint_is_damaged_the_job_refuses_to_start_from_nothing():
@@ -133,7 +168,10 @@ def test_when_every_checkpoint_is_damaged_the_job_refuses_to_start_from_nothing(
     harness = started(env, storage=storage)
     harness.run_epoch(take=2, checkpoint=True)
     storage.delete_tree(f"{harness.job_id}/chk-1")
-    with pytest.raises(JobExecutionError, match="checkpoint 1 cannot be used"):
+    with pytest.raises(StorageError, match="checkpoint 1 cannot be used"):
+        harness.fail_over()
+    harness.clock.advance(JobSettings().missing_files_ms)
+    with pytest.raises(CorruptStateError, match="checkpoint 1 cannot be used"):
         harness.fail_over()
 
 
@@ -206,6 +244,7 @@ def test_a_job_whose_last_commit_failed_has_not_ended(tmp_path):
     complete = harness.slots.complete
 
     def dies(checkpoint_id):
+        harness.slots.complete = complete
         harness.kill_slot(1)
         return complete(checkpoint_id)
 
@@ -251,9 +290,9 @@ def test_a_slot_refuses_epochs_of_another_attempt_and_epochs_that_are_over():
     harness.run_epoch(take=1)
     service = harness.slots.slots[0].service
     with pytest.raises(SlotFailedError, match="belongs to execution attempt 0, not 1"):
-        service.run(1, 1, EpochInfo(3), [], "")
+        service.run(EpochCall(1, 1, Epoch(3)), [])
     with pytest.raises(SlotFailedError, match="epoch 1 of level 1 is over"):
-        service.run(0, 1, EpochInfo(1), [], "")
+        service.run(EpochCall(0, 1, Epoch(1)), [])
 
 
 def test_a_slot_of_an_older_attempt_cannot_disturb_the_new_one(tmp_path):
@@ -267,7 +306,7 @@ def test_a_slot_of_an_older_attempt_cannot_disturb_the_new_one(tmp_path):
     old.run_deferred([zombie])
     assert harness.failure is None
     assert harness.options.storage.list(harness.job_id) == []
-    old.close(zombie)
+    old.end(zombie)
     harness.run()
     assert lines(tmp_path / "out") == sorted(map(str, EXPECTED))
     assert hidden(tmp_path / "out") == []

@@ -20,13 +20,16 @@ from weir.datastream.state import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from weir.errors import JobExecutionError
+from weir.errors import JobExecutionError, StorageError
 from weir.jobmanager.claims import ClaimMode
-from weir.jobmanager.settings import StateFileSettings
+from weir.jobmanager.recovery import BehindCommits
+from weir.jobmanager.settings import JobSettings, StateFileSettings
 from weir.storage.memory import MemoryStorage
 from weir.testing.campaign_backends import BACKENDS, settings_of, sharing
 from weir.testing.faulty_storage import FaultyStorage
 from weir.testing.harness import collect
+
+pytestmark = pytest.mark.matrix
 
 NUMBERS = 60
 KEYS = 7
@@ -278,7 +281,7 @@ def test_a_failed_upload_between_two_others_leaves_nothing_and_loses_nothing(kin
 
 @every_kind
 def test_a_damaged_newest_checkpoint_falls_back_to_an_older_one(kind):
-    harness = job(kind, retained=3)
+    harness = job(kind, retained=3, behind_commits=BehindCommits.REPEAT)
     storage = harness.options.storage
     for _ in range(4):
         harness.run_epoch(take=5, checkpoint=True)
@@ -288,6 +291,9 @@ def test_a_damaged_newest_checkpoint_falls_back_to_an_older_one(kind):
     )
     damaged = sorted(newest - older)[0]
     storage.delete(f"{harness.job_id}/chk-4/{damaged}".replace("chk-4/../", ""))
+    with pytest.raises(StorageError, match="is missing"):
+        harness.fail_over()
+    harness.clock.advance(JobSettings().missing_files_ms)
     harness.fail_over()
     assert harness.epoch == 3
     for _ in range(4):

@@ -9,7 +9,7 @@ from tests.harness.programs import environment, started
 
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
-from weir.runtime.rolling import SlotAggregate
+from weir.runtime.rolling import RollingAggregate
 from weir.testing.harness import collect
 
 LONG = Types.LONG()
@@ -64,13 +64,13 @@ def test_columns_and_records_agree(records, op, take):
 def counted(monkeypatch):
     """Count the batches that were aggregated as columns, and those that were refused."""
     taken = []
-    process = SlotAggregate.process_columns
+    process = RollingAggregate.process_columns
 
     def counting(self, batch, edge):
         taken.append(process(self, batch, edge))
         return taken[-1]
 
-    monkeypatch.setattr(SlotAggregate, "process_columns", counting)
+    monkeypatch.setattr(RollingAggregate, "process_columns", counting)
     return taken
 
 

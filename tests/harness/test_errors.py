@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
+
 import pytest
 from tests.harness.programs import environment, run, started
 
+from weir.backend.factory import BackendSettings
+from weir.checkpoint.retention import JobEnd
+from weir.common.time import Time
 from weir.common.typeinfo import Types
 from weir.datastream import KeyedProcessFunction, MapFunction, ProcessFunction
-from weir.datastream.state import ValueStateDescriptor
+from weir.datastream.state import StateTtlConfig, ValueStateDescriptor
 from weir.errors import UsageError, UserFunctionError, WeirError
 from weir.testing.harness import collect
 
@@ -130,6 +136,36 @@ def test_a_value_that_its_declared_type_cannot_hold_is_refused_by_a_checkpoint_o
         harness.run_epoch(checkpoint=True)
 
 
+class Text(MapFunction):
+    """Keeps what may not be kept: half of a surrogate pair."""
+
+    def __init__(self, ttl):
+        self.ttl = ttl
+
+    def open(self, runtime_context):
+        descriptor = ValueStateDescriptor("text", Types.STRING())
+        if self.ttl:
+            descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
+        self.state = runtime_context.get_state(descriptor)
+
+    def map(self, value):
+        self.state.update(value)
+        return value
+
+
+@pytest.mark.parametrize("ttl", [False, True], ids=["for ever", "with a time to live"])
+@pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
+def test_text_that_no_checkpoint_can_write_is_refused_where_it_is_stored(kind, ttl):
+    env = environment()
+    texts = env.from_collection(["é", "a\ud83d"])
+    collect(texts.key_by(lambda v: 0).map(Text(ttl)).name("keep"))
+    with pytest.raises(UsageError) as caught:
+        run(env, backend=BackendSettings(kind))
+    message = str(caught.value)
+    assert r"operator 'keep' at record 'a\ud83d': state 'text' of type Types.STRING()" in message
+    assert "without halves of surrogate pairs" in message
+
+
 def test_a_declared_output_type_is_kept():
     env = environment()
     mapped = env.from_collection([1]).map(lambda n: "x", output_type=Types.LONG())
@@ -156,3 +192,118 @@ def test_a_partitioner_must_choose_a_subtask_that_exists():
     collect(env.from_collection([1]).partition_custom(lambda k, n: 7, lambda v: v).map(Divide()))
     with pytest.raises(UsageError, match="expected a subtask from 0 to 1"):
         run(env)
+
+
+class Locks(MapFunction):
+    def open(self, runtime_context):
+        pass
+
+    def map(self, value):
+        return (value, threading.Lock()) if value == 2 else value
+
+
+def locks(value):
+    return (value, threading.Lock()) if value == 2 else value
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda numbers: numbers.map(locks).name("bad").key_by(lambda v: 0).map(str),
+        lambda numbers: numbers.map(Locks()).name("bad").rebalance().map(str),
+        lambda numbers: numbers.map(Locks()).name("bad").key_by(lambda v: 0).map(str),
+    ],
+    ids=["source side", "rebalance", "key_by"],
+)
+def test_a_record_that_cannot_travel_is_refused_with_the_operator_that_gave_it(
+    program, parallelism
+):
+    env = environment()
+    collect(program(env.from_collection([1, 2, 3])))
+    with pytest.raises(
+        UsageError, match=r"operator 'bad' gave the record \(2, <unlocked"
+    ) as caught:
+        run(env, parallelism)
+    assert "cannot pickle '_thread.lock' object" in str(caught.value)
+    assert "belong into open()" in str(caught.value)
+
+
+def test_a_collected_record_that_cannot_travel_is_refused_with_the_sinks_name():
+    env = environment()
+    collect(env.from_collection([1, 2, 3]).map(Locks()))
+    with pytest.raises(UsageError, match=r"'Sink: Collect' gave the record \(2, <unlocked"):
+        run(env)
+
+
+def test_an_element_of_a_collection_that_cannot_travel_is_refused_by_name():
+    env = environment()
+    collect(env.from_collection([1, (2, threading.Lock())]).map(str))
+    with pytest.raises(UsageError, match=r"record \(2, <unlocked.*cannot be pickled"):
+        run(env)
+
+
+class Halves(MapFunction):
+    """Raises text that no file and no message takes."""
+
+    def open(self, runtime_context):
+        pass
+
+    def map(self, value):
+        msg = "half of a pair: \ud83d"
+        raise ValueError(msg)
+
+
+class Named:
+    """A record whose text nobody takes, or that has none."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __repr__(self):
+        if self.text is None:
+            raise LookupError
+        return self.text
+
+
+def halves(value):
+    msg = "half of a pair: \ud83d"
+    raise ValueError(msg)
+
+
+@pytest.mark.parametrize("function", [Halves(), halves], ids=["slot", "source side"])
+def test_an_exception_with_half_of_a_surrogate_pair_is_reported(function):
+    env = environment()
+    collect(env.from_collection([1]).map(function).name("halves"))
+    with pytest.raises(UserFunctionError) as caught:
+        run(env)
+    assert r"ValueError: half of a pair: \ud83d" in caught.value.user_traceback
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("\ud83d", r"\ud83d"), (None, "<Named: its repr() raised LookupError>")]
+)
+def test_a_record_without_a_text_does_not_hide_the_exception(text, shown):
+    env = environment()
+    named = env.from_collection([1]).map(lambda v: Named(text))
+    collect(named.map(Halves()))
+    with pytest.raises(UserFunctionError, match="half of a pair") as caught:
+        run(env)
+    assert caught.value.record == shown
+
+
+def test_a_job_that_cannot_be_announced_at_its_end_has_ended_all_the_same(monkeypatch):
+    env = environment()
+    handle = collect(env.from_collection([1, 2]))
+    harness = started(env)
+
+    def refuse(job):
+        if job.ended_ms is not None:
+            msg = "no place for announcements"
+            raise OSError(msg)
+
+    surroundings = replace(harness.supervisor._surroundings, changed=refuse)
+    monkeypatch.setattr(harness.supervisor, "_surroundings", surroundings)
+    harness.run()
+    assert harness.supervisor.ended.result(timeout=0) is JobEnd.FINISHED
+    assert harness.collected(handle) == [1, 2]

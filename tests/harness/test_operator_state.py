@@ -6,7 +6,7 @@ import pytest
 from examples.buffering_sink import BufferingSink
 from examples.checkpoint_count import CheckpointCount
 from examples.number_records_count import NumberRecordsCount
-from tests.harness.programs import by_key, environment, started
+from tests.harness.programs import by_key, environment, run, started
 
 from weir.checkpoint.retention import JobEnd
 from weir.common.typeinfo import Types
@@ -16,8 +16,8 @@ from weir.datastream.functions import (
     CheckpointedFunction,
     CheckpointListener,
 )
-from weir.datastream.state import ListStateDescriptor, MapStateDescriptor
-from weir.errors import IncompatibleStateError
+from weir.datastream.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
+from weir.errors import IncompatibleStateError, UsageError
 from weir.testing.harness import JobHarness, collect
 
 SCALES = [(2, 3), (3, 1), (4, 2)]
@@ -256,3 +256,27 @@ def test_max_parallelism_of_the_state_is_kept_when_a_job_is_rescaled():
     assert {k: [r[1] for r in rows] for k, rows in found.items()} == {
         k: [4, 5, 6] for k in range(7)
     }
+
+
+def expiring(name):
+    descriptor = MapStateDescriptor(name, Types.LONG(), Types.LONG())
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(1000).build())
+    return descriptor
+
+
+class ExpiringRules(BroadcastProcessFunction):
+    def process_broadcast_element(self, value, ctx):
+        ctx.get_broadcast_state(expiring("rules")).put(value, value)
+
+    def process_element(self, value, ctx):
+        yield value
+
+
+def test_broadcast_state_with_a_time_to_live_is_refused_where_it_is_declared_or_asked_for():
+    env = environment()
+    rules = env.from_sequence(1, 5)
+    with pytest.raises(UsageError, match="operator state 'rules' has a time to live"):
+        rules.broadcast(expiring("rules"))
+    collect(env.from_sequence(1, 2).connect(rules.broadcast(RULES)).process(ExpiringRules()))
+    with pytest.raises(UsageError, match="operator state 'rules' has a time to live"):
+        run(env)

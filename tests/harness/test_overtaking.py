@@ -284,7 +284,7 @@ def test_a_slot_that_cuts_without_an_agreement_makes_no_checkpoint():
     def cut():
         slot = harness.slots.slots[0].service
         barrier = harness._sent.barrier
-        slot.cut(Cut(0, 1, harness.epoch, 1, directory=barrier.directory))
+        slot.cut(Cut(0, harness.epoch, 1, barrier))
 
     hooks.on("slice", cut)
     harness.run_epoch(take=20, checkpoint=True)

@@ -20,6 +20,8 @@ from weir.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from weir.errors import IncompatibleStateError, WeirError
 from weir.testing.harness import collect
 
+pytestmark = pytest.mark.matrix
+
 NUMBERS = 30
 RULES = MapStateDescriptor("rules", Types.LONG(), Types.LONG())
 ODD = OutputTag("odd", Types.LONG())

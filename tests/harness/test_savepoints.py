@@ -13,7 +13,7 @@ from weir.checkpoint.retention import JobEnd
 from weir.checkpoint.settings import CheckpointSettings, Retention
 from weir.checkpoint.store import list_completed, load_checkpoint, verify_files
 from weir.common.typeinfo import Types
-from weir.errors import JobExecutionError
+from weir.errors import JobExecutionError, UsageError
 from weir.jobmanager.recovery import RestorePoint, load_restore_point
 from weir.jobmanager.settings import StateFileSettings
 from weir.storage.local import LocalStorage
@@ -61,6 +61,7 @@ def undisturbed(kind="hashmap"):
     return sorted(job.collected(), key=repr)
 
 
+@pytest.mark.matrix
 @every_kind
 @pytest.mark.parametrize("native", [False, True])
 def test_a_moved_savepoint_goes_on_with_another_parallelism(storage, tmp_path, kind, native):
@@ -84,6 +85,7 @@ def test_a_moved_savepoint_goes_on_with_another_parallelism(storage, tmp_path, k
     assert sorted([*before, *later.collected()], key=repr) == undisturbed()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("first", "second"),
     [(first, second) for first in BACKENDS for second in ("hashmap", "rocksdb") if first != second],
@@ -117,9 +119,9 @@ def test_a_savepoint_replaces_nothing_and_is_not_recovered_from(storage):
     view = job.runner.history.view()
     assert view.latest("COMPLETED", savepoint=True).path.endswith("sp/savepoint-1")
     assert view.latest("COMPLETED", savepoint=False).checkpoint_id == number
-    job.begin_attempt()
+    job.fail_over()
     assert job.sources.take(1)
-    job.end(JobEnd.FINISHED)
+    job.end(JobEnd.CANCELED)
     assert load_checkpoint(storage, "sp/savepoint-1").kind == "savepoint"
 
 
@@ -159,12 +161,37 @@ def test_a_savepoint_that_cannot_be_written_leaves_nothing_and_the_job_goes_on(s
     assert sorted(job.collected(), key=repr) == undisturbed()
 
 
+def test_what_was_not_taken_leaves_no_empty_directory(storage, tmp_path):
+    job = started(program(), storage=storage, checkpoints=CheckpointSettings(tolerable_failures=9))
+    job.run_epoch(take=10)
+    asked = [job.control.stop(f"{tmp_path}/sp"), job.control.stop(f"{tmp_path}/sp")]
+    with pytest.raises(UsageError):
+        asked[1].result(0)
+    assert len(list((tmp_path / "sp").iterdir())) == 1
+    job.turn_until(asked[0].done)
+    taken = asked[0].result(0)
+    assert storage.exists(f"sp/{taken.rpartition('/')[2]}/_metadata")
+    with pytest.raises(UsageError, match="has ended"):
+        job.control.savepoint(f"{tmp_path}/sp").result(0)
+    assert len(list((tmp_path / "sp").iterdir())) == 1
+
+
+def test_a_savepoint_that_is_refused_later_leaves_no_empty_directory(storage, tmp_path):
+    job = started(program(), storage=storage)
+    job.run_epoch(take=10)
+    job.runner.close()
+    asked = job.control.savepoint(f"{tmp_path}/sp")
+    with pytest.raises(JobExecutionError, match="the job is finishing"):
+        asked.result(0)
+    assert list((tmp_path / "sp").iterdir()) == []
+
+
 def test_nobody_gets_a_checkpoint_of_a_job_that_takes_its_last_one(storage):
     job = started(program(), storage=storage)
     job.runner.close()
     with pytest.raises(JobExecutionError, match="the job is finishing"):
         job.runner.checkpoint().result(0)
-    job.begin_attempt()
+    job.fail_over()
     asked = job.runner.checkpoint()
     job.run_epoch(take=1)
     assert asked.result(0).checkpoint_id == 1
@@ -183,7 +210,7 @@ def test_a_failover_answers_those_who_wait(storage):
     running = job.runner.savepoint(f"{storage.uri}/sp/a")
     job.run_epoch(take=1)
     waiting = job.runner.checkpoint()
-    job.begin_attempt()
+    job.fail_over()
     for asked in (running, waiting):
         with pytest.raises(JobExecutionError, match="the job restarted"):
             asked.result(0)

@@ -13,7 +13,7 @@ from weir.testing.harness import collect
 SCALES = [(2, 3), (3, 1), (2, 2)]
 
 
-def test_the_seeds_example_gives_the_sum_before_each_record():
+def test_the_example_of_flinks_guide_gives_the_sum_before_each_record():
     env = environment()
     records = [(2, 21), (4, 1), (5, 4), (2, 1), (4, 2), (2, 5)]
 

@@ -16,6 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, consumes, initialize, rule
 from tests.databases import Databases, scratch_directory
+from tests.examples import examples
 from tests.model.test_keyed_backend_model import (
     ALL_KEYS,
     CHANGES,
@@ -30,7 +31,7 @@ from tests.model.test_keyed_backend_model import (
 from weir.backend.base import KeyedBackend, SharedFiles
 from weir.backend.changelog.backend import ChangelogBackend, ChangelogPlace
 from weir.backend.changelog.settings import ChangelogSettings
-from weir.backend.changelog.source import ChangeSource
+from weir.backend.changes import ChangeSource
 from weir.backend.hashmap import HashMapBackend
 from weir.common.typeinfo import Types
 from weir.keygroup import KeyGroupRange, range_of
@@ -252,18 +253,26 @@ class RocksDBChangelogModel(ChangelogModel):
 
 
 TestIncrementalModel = IncrementalModel.TestCase
-TestIncrementalModel.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestIncrementalModel.settings = settings(
+    max_examples=examples(50), stateful_step_count=40, deadline=None
+)
 
 TestFlatIncrementalModel = FlatIncrementalModel.TestCase
-TestFlatIncrementalModel.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestFlatIncrementalModel.settings = settings(
+    max_examples=examples(50), stateful_step_count=40, deadline=None
+)
 
 TestFlatChangelogModel = FlatChangelogModel.TestCase
-TestFlatChangelogModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestFlatChangelogModel.settings = settings(
+    max_examples=examples(40), stateful_step_count=40, deadline=None
+)
 
 TestChangelogModel = ChangelogModel.TestCase
-TestChangelogModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestChangelogModel.settings = settings(
+    max_examples=examples(40), stateful_step_count=40, deadline=None
+)
 
 TestRocksDBChangelogModel = RocksDBChangelogModel.TestCase
 TestRocksDBChangelogModel.settings = settings(
-    max_examples=20, stateful_step_count=30, deadline=None
+    max_examples=examples(20), stateful_step_count=30, deadline=None
 )

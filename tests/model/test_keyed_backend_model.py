@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     rule,
 )
 from tests.databases import Databases, scratch_directory
+from tests.examples import examples
 
 from weir.backend.base import VOID, KeyedBackend
 from weir.backend.hashmap import HashMapBackend
@@ -41,7 +42,7 @@ from weir.testing.backend_snapshot_conformance import Sum, source_of, write_file
 
 MAX_PARALLELISM = 8
 ALL_KEYS = [1, -(1 << 40)]
-PART_ROWS = 40
+STRIDE_ROWS = 40
 DECLARATIONS: dict[str, Any] = {
     "value": ValueStateDescriptor("value", Types.LONG()),
     "object": ValueStateDescriptor("object"),
@@ -143,16 +144,16 @@ class KeyedBackendModel(RuleBasedStateMachine):
     def change_more(self, changes: list[tuple[str, int, int]]) -> None:
         self.change(changes)
 
-    @rule(changes=st.lists(CHANGES, min_size=1, max_size=8), rows=st.sampled_from([0, PART_ROWS]))
-    def change_in_parts(self, changes: list[tuple[str, int, int]], rows: int) -> None:
+    @rule(changes=st.lists(CHANGES, min_size=1, max_size=8), rows=st.sampled_from([0, STRIDE_ROWS]))
+    def change_in_strides(self, changes: list[tuple[str, int, int]], rows: int) -> None:
         """Every subtask learns its keys before; so many that it is worth while, or just them."""
         for backend in self.job.backends:
             mine = [change for change in changes if self.job.owner(change[1]) is backend]
             keys = [key for _, key, _ in mine]
             keys *= 1 + rows // (len(keys) or 1)
-            backend.begin_part(keys, [key_group(key, MAX_PARALLELISM) for key in keys])
+            backend.begin_stride(keys, [key_group(key, MAX_PARALLELISM) for key in keys])
             self.change(mine)
-            backend.end_part()
+            backend.end_stride()
 
     @rule(number=st.integers(1, 9))
     def use_a_namespace(self, number: int) -> None:
@@ -336,10 +337,14 @@ class RocksDBModel(KeyedBackendModel):
 
 
 TestKeyedBackendModel = KeyedBackendModel.TestCase
-TestKeyedBackendModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestKeyedBackendModel.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 
 TestFlatModel = FlatModel.TestCase
-TestFlatModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestFlatModel.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 TestRocksDBModel = RocksDBModel.TestCase
-TestRocksDBModel.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
+TestRocksDBModel.settings = settings(
+    max_examples=examples(12), stateful_step_count=25, deadline=None
+)

@@ -16,12 +16,14 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from tests.examples import examples
 
 from weir.backend.base import RestoreSource, SnapshotKind, SnapshotOutput, StateLayer
 from weir.backend.factory import BackendContext, BackendSettings, create_backend
 from weir.checkpoint.paths import resolve
 from weir.common.typeinfo import Types
 from weir.common.types import Row
+from weir.config.state_backends import STATE_BACKENDS
 from weir.datastream.state import StateTtlConfig
 from weir.ids import JobId
 from weir.keygroup import key_group, range_of, subtask_of
@@ -36,12 +38,9 @@ KEYS = ["a", "b", "c"]
 TTL_MS = 100
 RETAINED = 2
 BACKENDS = [
-    BackendSettings("hashmap"),
-    BackendSettings("hashmap", incremental=True),
-    BackendSettings("rocksdb"),
-    BackendSettings("rocksdb", incremental=True),
-    BackendSettings("hashmap", changelog=True),
-    BackendSettings("rocksdb", changelog=True),
+    BackendSettings(facts.name, **mode)
+    for mode in ({}, {"incremental": True}, {"changelog": True})
+    for facts in STATE_BACKENDS
 ]
 OPERATIONS = [
     "write_values",
@@ -327,4 +326,4 @@ class StateLife(RuleBasedStateMachine):
 
 
 TestStateLife = StateLife.TestCase
-TestStateLife.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestStateLife.settings = settings(max_examples=examples(60), stateful_step_count=20, deadline=None)

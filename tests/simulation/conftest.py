@@ -1,4 +1,4 @@
-"""Small epochs are handled in several parts and sent in several frames, as large ones are.
+"""Small epochs are handled in several strides and sent in several frames, as large ones are.
 
 And states of a few numbers move into flat arrays, as large ones do.
 """
@@ -10,8 +10,8 @@ from weir.runtime import gather, subtask
 
 
 @pytest.fixture(autouse=True)
-def parts_of_few_records(monkeypatch):
-    monkeypatch.setattr(subtask, "PART_ROWS", 3)
+def strides_of_few_records(monkeypatch):
+    monkeypatch.setattr(subtask, "STRIDE_ROWS", 3)
     monkeypatch.setattr(gather, "FRAME_ROWS", 7)
     monkeypatch.setattr(backend, "FLAT_FROM", 2)
-    monkeypatch.setattr(flat_table, "PART_MIN", 2)
+    monkeypatch.setattr(flat_table, "STRIDE_MIN", 2)

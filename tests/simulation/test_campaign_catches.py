@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from weir.backend.timers import TimerQueue
 from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.checkpoint.shared import SharedRegistry
 from weir.connector.file_writer import FileSinkWriter
+from weir.jobmanager.assembly import EpochFacts
 from weir.jobmanager.checkpoints import CheckpointRunner
 from weir.jobmanager.cleanup import CheckpointFiles
+from weir.jobmanager.restoration import Restoration
 from weir.jobmanager.results import Results
 from weir.runtime.in_flight import LevelProgress
 from weir.runtime.sinks import SinkOperator
@@ -20,10 +23,9 @@ from weir.runtime.stateful import StatefulOperator
 from weir.runtime.subtask import Subtask
 from weir.slot.messages import OperatorRestore
 from weir.slot.overtake import Overtake
-from weir.slot.rows import _Share
+from weir.slot.rows import _OwnRows
 from weir.slot.service import SlotService
-from weir.testing.campaign import Crash, Kind, random_crashes, run
-from weir.testing.harness import JobHarness
+from weir.testing.campaign import NEVER_ENDED, Crash, Kind, Mode, random_crashes, run
 from weir.testing.harness_sources import HarnessSources
 
 pytestmark = pytest.mark.campaign
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.campaign
 FIXED = 0
 SHARING = -1
 REPEATING_SEEDS = (7, 8, 10, 11, 13)
-OVERTAKING_SEEDS = (5, 8, 15, 20)
+OVERTAKING_SEEDS = (5, 8, 15, 20, 60, 75)
 
 
 def commit_before_metadata(patch):
@@ -63,13 +65,14 @@ def sources_start_over(patch):
 
 
 def operator_state_is_not_restored(patch):
-    assignment = JobHarness._assignment
+    assignment = Restoration.assignment
 
-    def broken(self, point, part):
-        bare = [OperatorRestore(p.operator, p.keyed, []) for p in part]
-        return assignment(self, point, bare)
+    def broken(self, subtask, plan, plan_bytes):
+        whole = assignment(self, subtask, plan, plan_bytes)
+        bare = [OperatorRestore(p.operator, p.keyed, []) for p in whole.restore]
+        return msgspec.structs.replace(whole, restore=bare)
 
-    patch.setattr(JobHarness, "_assignment", broken)
+    patch.setattr(Restoration, "assignment", broken)
 
 
 def keyed_state_is_not_restored(patch):
@@ -196,10 +199,10 @@ def test_an_epoch_that_is_applied_twice_is_caught(monkeypatch):
     assert not any(is_caught(seed, []) for seed in REPEATING_SEEDS)
     answer = SlotService.run
 
-    def broken(self, attempt, level, info, frames, directory):
+    def broken(self, call, frames):
         self._outputs.clear()
         self._applied.clear()
-        return answer(self, attempt, level, info, frames, directory)
+        return answer(self, call, frames)
 
     monkeypatch.setattr(SlotService, "run", broken)
     assert any(is_caught(seed, []) for seed in REPEATING_SEEDS)
@@ -212,10 +215,10 @@ def rows_that_wait_are_not_stored(patch):
 def rows_that_were_sent_on_are_not_stored(patch):
     cut = Subtask.cut
 
-    def broken(self, info, level, output, *, replayed):
+    def broken(self, barrier, level, output, *, replayed):
         writers, self._writers = self._writers, defaultdict(list)
         try:
-            return cut(self, info, level, None, replayed=replayed)
+            return cut(self, barrier, level, None, replayed=replayed)
         finally:
             self._writers = writers
 
@@ -223,23 +226,23 @@ def rows_that_were_sent_on_are_not_stored(patch):
 
 
 def rows_in_flight_are_not_restored(patch):
-    patch.setattr(_Share, "_take", lambda self, stored, edge, number, payload: None)
+    patch.setattr(_OwnRows, "_take", lambda self, stored, edge, number, payload: None)
 
 
 def results_of_the_epoch_are_released_with_the_cut(patch):
-    patch.setattr(JobHarness, "_overtook", lambda self, checkpoint_id: None)
+    patch.setattr(EpochFacts, "shown_epoch", property(lambda self: self.epoch))
 
 
 def results_on_their_way_are_not_stored(patch):
-    patch.setattr(_Share, "take_reports", lambda self, reader, part: None)
+    patch.setattr(_OwnRows, "take_reports", lambda self, reader, part: None)
 
 
 def a_slot_takes_part_twice(patch):
     patch.setattr(Overtake, "has_cut", lambda self, checkpoint_id: False)
     cut = Subtask.cut
 
-    def broken(self, info, level, output, *, replayed):
-        rows = cut(self, info, level, output, replayed=replayed)
+    def broken(self, barrier, level, output, *, replayed):
+        rows = cut(self, barrier, level, output, replayed=replayed)
         self._cut_id = None
         return rows
 
@@ -266,9 +269,9 @@ def a_slot_that_waits_for_its_rows_cuts_at_once(patch):
 )
 def test_a_broken_cut_is_caught(monkeypatch, sabotage):
     runs = [(seed, random_crashes(seed, 500)) for seed in OVERTAKING_SEEDS]
-    assert not any(is_caught(*found, unaligned=True) for found in runs)
+    assert not any(is_caught(*found, mode=Mode.UNALIGNED) for found in runs)
     sabotage(monkeypatch)
-    assert any(is_caught(*found, unaligned=True) for found in runs)
+    assert any(is_caught(*found, mode=Mode.UNALIGNED) for found in runs)
 
 
 def spread(steps):
@@ -282,4 +285,4 @@ def is_caught(seed, crashes, **mode):
     try:
         return bool(run(seed, crashes, **mode).problems)
     except RuntimeError as error:
-        return "never ended" in str(error)
+        return NEVER_ENDED in str(error)

@@ -89,7 +89,7 @@ class Scenario:
 
     def slots(self) -> list[int]:
         """Return the pids of slot processes of this scenario."""
-        return [pid for pid in processes(str(self.logs)) if "weir.slot.main" in command(pid)]
+        return slot_processes(str(self.logs))
 
     def configure(self, settings: dict[str, str]) -> None:
         """Give settings that the program does not make itself."""
@@ -168,6 +168,11 @@ def processes(text: str) -> list[int]:
         and int(entry.name) != os.getpid()
         and text in command(int(entry.name))
     ]
+
+
+def slot_processes(text: str) -> list[int]:
+    """Return the pids of slots whose command line holds a text; not the shells above them."""
+    return [p for p in processes(text) if command(p).split("\0")[1:3] == ["-m", "weir.slot.main"]]
 
 
 def command(pid: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from tests.certificates import make_files
 from tests.spark.scenario import Scenario, command, processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -106,6 +107,20 @@ def test_weir_run_on_a_cluster_gives_the_same_output_as_one_process(cluster, sce
         if '"host"' in line
     }
     assert len(list(scenario.logs.rglob("slot-*.log"))) == 2, hosts
+
+
+def test_driver_workers_and_slots_talk_over_tls(cluster, scenario, tmp_path):
+    files = make_files(tmp_path / "tls", names=tuple(f"127.0.0.{n}" for n in (1, 2, 3)))
+    scenario.configure(
+        {
+            "security.ssl.internal.enabled": "true",
+            "security.ssl.rest.enabled": "true",
+            **{f"weir.ssl.{name}": path for name, path in vars(files).items()},
+        }
+    )
+    code, output = scenario.run(master=cluster.url)
+    assert code == 0, output
+    scenario.assert_exact()
 
 
 @pytest.mark.parametrize("size", ["1 mb", "0"], ids=["direct", "by Spark"])

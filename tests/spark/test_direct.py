@@ -225,7 +225,7 @@ def test_a_slot_killed_in_the_middle_of_an_epoch_loses_nothing(spark, feed, ways
     held.kill(1)
     wait_until(lambda: held.job.progress()["attempt"] == 1, 60, "the next attempt")
     settle(held.job, feed)
-    assert "slot" in held.job.exceptions[0].message
+    assert "slot" in held.job.control.view().exceptions[0].message
 
 
 def test_a_slot_killed_between_epochs_loses_nothing(spark, feed, ways):

@@ -84,7 +84,7 @@ class Job:
 
     @property
     def history(self):
-        return self.client.master.checkpoints.history.view()
+        return self.client.control.history()
 
     def diary_of(self, attempt):
         lines = [x for p in self.diary.glob(f"{attempt}-*") for x in p.read_text().splitlines()]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.spark.scenario import command, processes, wait_until
+from tests.spark.scenario import command, processes, slot_processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 PROGRAM = Path(__file__).parent / "programs" / "forever.py"
@@ -35,7 +35,7 @@ class Run:
                 break
 
     def slots(self):
-        return [pid for pid in processes(str(self.logs)) if "weir.slot.main" in command(pid)]
+        return slot_processes(str(self.logs))
 
     @staticmethod
     def socket(pid):
@@ -53,6 +53,8 @@ def start(tmp_path):
     yield make
     for run in runs:
         run.process.stdout.close()
+        # A test that failed has not ended its program; one that has ended is not touched.
+        run.process.kill()
         run.process.wait(60)
 
 

@@ -1,4 +1,4 @@
-"""PyFlink programs on real Spark: the seeds' programs, every source, every way out."""
+"""PyFlink programs on real Spark: examples from Flink's pages, every source, every way out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from weir.datastream import (
 from weir.datastream.connectors.file_system import FileSink
 from weir.datastream.connectors.number_seq import NumberSequenceSource
 from weir.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from weir.errors import UsageError, UserFunctionError
+from weir.errors import JobCancellationError, UsageError, UserFunctionError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -40,7 +40,7 @@ def collect(stream):
 
 
 class CountWindowAverage(FlatMapFunction):
-    """The seeds' program, as printed."""
+    """The example of Flink's documentation, as printed there."""
 
     def __init__(self):
         self.sum = None
@@ -60,7 +60,7 @@ class CountWindowAverage(FlatMapFunction):
             yield value[0], int(current_sum[1] / current_sum[0])
 
 
-def test_the_seeds_count_window_average_prints_its_averages(env, capfd):
+def test_the_count_window_average_prints_its_averages(env, capfd):
     env.from_collection([(1, 3), (1, 5), (1, 7), (1, 4), (1, 2)]).key_by(
         lambda row: row[0]
     ).flat_map(CountWindowAverage()).print()
@@ -86,7 +86,7 @@ class Rule:
 
 
 class MyKeyedBroadcastProcessFunction(KeyedBroadcastProcessFunction):
-    """The seeds' rule matcher; its descriptors differ in name by one letter, as printed."""
+    """The rule matcher of Flink's pages; its descriptors differ in one letter there, too."""
 
     def __init__(self):
         self._map_state_desc = MapStateDescriptor(
@@ -121,7 +121,7 @@ class MyKeyedBroadcastProcessFunction(KeyedBroadcastProcessFunction):
                 self._map_state.put(rule_name, stored)
 
 
-def test_the_seeds_broadcast_rule_matcher_finds_its_matches(env):
+def test_the_broadcast_rule_matcher_finds_its_matches(env):
     items = [
         Item("red", "triangle"),
         Item("blue", "triangle"),
@@ -310,6 +310,8 @@ def test_an_unbounded_job_fires_processing_time_timers_while_idle_and_can_be_can
     assert job.get_job_status().result() == JobStatus.RUNNING
     job.cancel().result()
     assert job.get_job_status().result() == JobStatus.CANCELED
+    with pytest.raises(JobCancellationError, match=f"job {job.get_job_id()} was cancelled"):
+        job.get_job_execution_result().result()
     assert processes(str(tmp_path / "logs")) == []
 
 

@@ -206,3 +206,11 @@ def test_enums_dataclasses_and_rows_are_keys():
 def test_what_cannot_be_a_key_is_refused_with_advice(key, message):
     with pytest.raises(UsageError, match=message):
         stable_hash(key)
+
+
+def test_a_decimal_with_a_huge_exponent_is_refused_at_once_and_equal_numbers_hash_alike():
+    with pytest.raises(UsageError, match="1000001 digits cannot be a key"):
+        stable_hash(decimal.Decimal("1E+1000000"))
+    assert stable_hash(decimal.Decimal("1E+9999")) == stable_hash(10**9999)
+    assert stable_hash(decimal.Decimal("1E-1000000")) == stable_hash(decimal.Decimal("10E-1000001"))
+    assert stable_hash(decimal.Decimal("0E+1000000")) == stable_hash(0)

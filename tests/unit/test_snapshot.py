@@ -17,7 +17,7 @@ SEED = 20240611
 def written() -> tuple[bytes, FileFacts]:
     out = io.BytesIO()
     writer = SnapshotWriter(out)
-    groups = {str(g): [*writer.section(bytes([g]) * (g * 7)), g] for g in range(1, 9)}
+    groups = {str(g): [[*writer.section(bytes([g]) * (g * 7)), g, 0]] for g in range(1, 9)}
     elements = [list(s) for s in writer.slices([b"one", b"", b"three" * 50])]
     facts = writer.finish(
         {
@@ -39,7 +39,7 @@ def reader_of(data: bytes, name: str = "chk-7/file") -> SnapshotReader:
 def read_everything(data: bytes) -> list[bytes]:
     reader = reader_of(data)
     part = reader.operator("op")
-    groups = part["keyed"]["s"]["groups"].values()
+    groups = [part for parts in part["keyed"]["s"]["groups"].values() for part in parts]
     return reader.sections(groups) + reader.sections(part["operator"]["l"]["elements"])
 
 
@@ -97,7 +97,7 @@ def test_neighbouring_sections_are_fetched_with_one_read() -> None:
     reader = SnapshotReader(read_at, len(data), "f")
     groups = reader.operator("op")["keyed"]["s"]["groups"]
     reads.clear()
-    reader.sections([groups["2"], groups["3"], groups["4"], groups["7"]])
+    reader.sections(groups[g][0] for g in "2347")
     assert len(reads) == 2
     assert sum(length for _, length in reads) == (2 + 3 + 4 + 7) * 7
 
@@ -150,7 +150,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_detected() -> None:
     groups = reader.operator("op")["keyed"]["s"]["groups"]
     data = data[:20]
     with pytest.raises(CorruptStateError, match="could be read"):
-        reader.section(groups["8"])
+        reader.section(groups["8"][0])
 
 
 @pytest.mark.parametrize(
@@ -165,5 +165,28 @@ def test_a_footer_that_is_not_a_map_is_refused() -> None:
     out = io.BytesIO()
     writer = SnapshotWriter(out)
     writer.finish([1, 2])  # type: ignore[arg-type]
-    with pytest.raises(CorruptStateError, match="not a MessagePack map"):
+    with pytest.raises(CorruptStateError, match="not in the known form"):
+        reader_of(out.getvalue())
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        [],
+        {"keyed": []},
+        {"keyed": {"s": {"kind": "VALUE", "type": {}}}},
+        {"keyed": {"s": {"kind": "VALUE", "type": [], "groups": {}}}},
+        {"keyed": {"s": {"kind": "VALUE", "type": {}, "groups": {"x": []}}}},
+        {"keyed": {"s": {"kind": "VALUE", "type": {}, "groups": {"1": [9, 0, 0, 1, 0]}}}},
+        {"keyed": {"s": {"kind": "VALUE", "type": {}, "groups": {"1": [[9, -1, 0, 1, 0]]}}}},
+        {"keyed": {"s": {"kind": "VALUE", "type": {}, "groups": {"1": [[9, 0, 0, 1, 2]]}}}},
+        {"operator": {"l": {"mode": "OTHER", "type": {}, "elements": []}}},
+        {"operator": {"l": {"mode": "SPLIT", "type": {}, "elements": [[9, 0]]}}},
+        {"raw_keyed": {"groups": {"1": 9}}},
+    ],
+)
+def test_a_footer_of_another_form_is_refused_although_its_checksum_is_right(part: object) -> None:
+    out = io.BytesIO()
+    SnapshotWriter(out).finish({"operators": {"op": part}})
+    with pytest.raises(CorruptStateError, match="not in the known form"):
         reader_of(out.getvalue())

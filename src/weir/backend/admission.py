@@ -8,11 +8,13 @@ line that stored it. The common types are checked by class identity and range, t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
+from weir.codec.declared_key import DeclaredKey
 from weir.codec.stamped import StampedTypeInfo
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
+from weir.keys import one_nan
 
 Admit = Callable[[Any], Any]
 
@@ -22,8 +24,8 @@ INT_BOUNDS: dict[Any, tuple[int, int]] = {
     Types.INT(): (-(1 << 31), (1 << 31) - 1),
     Types.LONG(): (-(1 << 63), (1 << 63) - 1),
 }
+STRING = Types.STRING()
 _EXACT: dict[Any, type] = {
-    Types.STRING(): str,
     Types.BOOLEAN(): bool,
     Types.DOUBLE(): float,
     Types.BIG_INT(): int,
@@ -44,7 +46,9 @@ def holds_only_immutable(type_info: Any) -> bool:
     """Tell whether the declared type guarantees that its values cannot change."""
     if isinstance(type_info, StampedTypeInfo):
         type_info = type_info.value_type
-    return type_info is not None and (type_info in INT_BOUNDS or type_info in _EXACT)
+    if type_info is None:
+        return False
+    return type_info in INT_BOUNDS or type_info in _EXACT or type_info == STRING
 
 
 def admission(state_name: str, type_info: Any) -> Admit:
@@ -61,8 +65,49 @@ def admission(state_name: str, type_info: Any) -> Admit:
     bounds = INT_BOUNDS.get(type_info)
     if bounds is not None:
         return _by_range(*bounds, checked)
+    if type_info == STRING:
+        return _by_text(checked)
     exact = exact_class(type_info)
     return checked if exact is None else _by_class(exact, checked)
+
+
+class MapKeys:
+    """How one map state sees the map keys that a program gives it: on every backend alike.
+
+    Keys that are equal are one key, and so are all NaNs. A declared type makes them its own.
+    """
+
+    __slots__ = ("_declared", "admit", "usual")
+
+    admit: Admit
+    """Checks a key and returns it as it is to be put."""
+    usual: frozenset[type]
+    """Classes of keys that are looked up as they are."""
+
+    def __init__(self, state_name: str, type_info: Any) -> None:
+        """Take the declared type of the map keys, None for any."""
+        self._declared = DeclaredKey.of(type_info)
+        if self._declared is None:
+            self.usual, self.admit = _USUAL, one_nan
+            return
+        exact = int if type_info in INT_BOUNDS else exact_class(type_info)
+        self.usual = _USUAL & {str if type_info == STRING else exact}
+        admit = admission(state_name, type_info)
+        self.admit = admit if self.usual else lambda key: one_nan(admit(key))
+
+    def find(self, key: Any) -> Any:
+        """Return a key to look up, which is in no map if the declared type cannot hold it."""
+        if self._declared is None:
+            return one_nan(key)
+        try:
+            return one_nan(self._declared.convert(key))
+        except UsageError:
+            return NOWHERE
+
+
+NOWHERE: Final = object()
+"""A map key that is in no map."""
+_USUAL: Final = frozenset({int, str, bytes, bool})
 
 
 def admit_elements(state_name: str, admit: Admit, values: Iterable[Any]) -> list[Any]:
@@ -91,6 +136,8 @@ def _stamped(state_name: str, value_type: Any) -> Admit:
     if is_undeclared(value_type):
         return _anything
     inner = admission(state_name, value_type)
+    if value_type == STRING:
+        return _stamped_text(inner)
     low, high = INT_BOUNDS.get(value_type, (1, 0))
     exact = exact_class(value_type)
 
@@ -99,6 +146,19 @@ def _stamped(state_name: str, value_type: Any) -> Admit:
             return None
         value = pair[0]
         if value.__class__ is exact or (value.__class__ is int and low <= value <= high):
+            return pair
+        admitted = inner(value)
+        return pair if admitted is value else (admitted, pair[1])
+
+    return admit
+
+
+def _stamped_text(inner: Admit) -> Admit:
+    def admit(pair: Any) -> Any:
+        if pair is None:
+            return None
+        value = pair[0]
+        if value.__class__ is str and value.isascii():
             return pair
         admitted = inner(value)
         return pair if admitted is value else (admitted, pair[1])
@@ -124,6 +184,21 @@ def _by_type(state_name: str, type_info: Any) -> Admit:
 def _by_range(low: int, high: int, otherwise: Admit) -> Admit:
     def admit(value: Any) -> Any:
         if value.__class__ is int and low <= value <= high:
+            return value
+        return otherwise(value)
+
+    return admit
+
+
+def _by_text(otherwise: Admit) -> Admit:
+    """Let text pass that can be encoded; of most, Python knows that it is ASCII."""
+
+    def admit(value: Any) -> Any:
+        if value.__class__ is str:
+            try:
+                value.isascii() or value.encode()
+            except UnicodeEncodeError:
+                return otherwise(value)
             return value
         return otherwise(value)
 

@@ -15,22 +15,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from weir.backend.handles import State
+from weir.backend.kinds import StateKind
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import FileHandle, SnapshotReader, SnapshotWriter
 
 Keep: TypeAlias = Callable[[Any], bool]
 """Given a stored value, list element, map value or accumulator, tell whether it is to stay."""
-
-
-class StateKind(enum.Enum):
-    """The five kinds of keyed state; the value is the class that users know."""
-
-    VALUE = "ValueState"
-    LIST = "ListState"
-    MAP = "MapState"
-    REDUCING = "ReducingState"
-    AGGREGATING = "AggregatingState"
 
 
 class _NoKey:
@@ -282,7 +273,7 @@ class KeyedBackend(Protocol):
     def timers(self, name: str) -> Timers:
         """Return the timers of a time domain (`EVENT_TIMERS`, `PROCESSING_TIMERS`)."""
 
-    def begin_part(
+    def begin_stride(
         self,
         keys: Sequence[Any],
         groups: Sequence[int],
@@ -292,11 +283,12 @@ class KeyedBackend(Protocol):
 
         Where the keys are integers, `numbers` may give both once more, as arrays.
 
-        Until `end_part` states are used under these keys alone, outside of namespaces, and nothing
-        but states is asked for; a part that fails is not ended, and the backend is given up.
+        Until `end_stride` states are used under these keys alone, outside of namespaces, and
+        nothing but states is asked for; a stride that fails is not ended, and the backend is given
+        up.
         """
 
-    def end_part(self) -> None:
+    def end_stride(self) -> None:
         """Learn that these records are handled."""
 
     def snapshot(self, checkpoint_id: int, kind: SnapshotKind = SnapshotKind.FULL) -> KeyedSnapshot:

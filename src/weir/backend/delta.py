@@ -17,11 +17,12 @@ from typing import Any
 
 import msgspec
 
-from weir.backend.base import StateKind
 from weir.backend.group_format import GroupFormat
+from weir.backend.kinds import Shape, StateKind
 from weir.codec import codec_for
 from weir.common.typeinfo import Types
 from weir.errors import CorruptStateError
+from weir.keys import one_nan_many
 
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.Decoder(tuple[bytes | None, bytes | None, bytes | None]).decode
@@ -68,14 +69,15 @@ def decode_delta(group_format: GroupFormat, data: bytes, name: str) -> GroupDelt
     if cleared is not None:
         delta.cleared = [a for a, _ in _cleared_format(group_format).decode(cleared, name)]
     if removed is not None:
-        delta.removed = dict(_removed_format(group_format).decode(removed, name))
+        entries = _removed_format(group_format).decode(removed, name)
+        delta.removed = {address: one_nan_many(keys) for address, keys in entries}
     if put is not None:
         delta.put = dict(group_format.decode(put, name))
     return delta
 
 
-def apply_delta(entries: dict[Any, Any], delta: GroupDelta, kind: str) -> None:
-    """Change decoded entries of a state of a kind (by `StateKind` name) as the delta says."""
+def apply_delta(entries: dict[Any, Any], delta: GroupDelta, shape: Shape) -> None:
+    """Change decoded entries of a state as the delta says."""
     for address in delta.cleared:
         entries.pop(address, None)
     for address, keys in delta.removed.items():
@@ -84,10 +86,10 @@ def apply_delta(entries: dict[Any, Any], delta: GroupDelta, kind: str) -> None:
             found.pop(key, None)
         if not found:
             entries.pop(address, None)
-    if kind == StateKind.LIST.name:
+    if shape is Shape.LIST:
         for address, elements in delta.put.items():
             entries.setdefault(address, []).extend(elements)
-    elif kind == StateKind.MAP.name:
+    elif shape is Shape.MAP:
         for address, changed in delta.put.items():
             entries.setdefault(address, {}).update(changed)
     else:

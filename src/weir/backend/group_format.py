@@ -20,10 +20,12 @@ from typing import Any
 import msgspec
 
 from weir.backend.address import address_of, split_address
-from weir.backend.base import VOID, StateKind
+from weir.backend.base import VOID
+from weir.backend.kinds import Shape, StateKind
 from weir.codec import Codec, codec_for
 from weir.codec.columns import encode_numbers
 from weir.errors import CorruptStateError, UsageError
+from weir.keys import one_nan_many
 
 _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.Decoder(
@@ -59,7 +61,7 @@ class GroupFormat:
             codec_for(address.key),
             codec_for(address.namespace),
             codec_for(value_type),
-            codec_for(map_key) if kind is StateKind.MAP else None,
+            map_key=codec_for(map_key) if kind is not None and kind.shape is Shape.MAP else None,
         )
 
     def describe(self) -> dict[str, Any]:
@@ -91,11 +93,16 @@ class GroupFormat:
             )
             raise UsageError(msg)
 
+    @property
+    def shape(self) -> Shape:
+        """What is stored under one address."""
+        return Shape.ONE if self.kind is None else self.kind.shape
+
     def encode(self, addresses: list[Any], values: list[Any]) -> bytes:
         """Encode entries given as parallel lists; their order is kept."""
         keys, spaced, namespaces = _take_apart(addresses)
         lengths = map_keys = None
-        if self.kind is StateKind.LIST:
+        if self.shape is Shape.LIST:
             lengths = list(map(len, values))
             column = list(chain.from_iterable(values))
         elif self.map_key is not None:
@@ -135,12 +142,13 @@ class GroupFormat:
 
     def _decode(self, data: bytes) -> list[tuple[Any, Any]]:
         count, keys_data, spaced, ns_data, lengths, map_keys_data, values_data = _decode(data)
-        keys = self.key.decode_many(keys_data)
+        keys = one_nan_many(self.key.decode_many(keys_data))
         values = self.value.decode_many(values_data)
         if self.map_key is not None:
-            entries = zip(self.map_key.decode_many(map_keys_data or b""), values, strict=True)
+            map_keys = one_nan_many(self.map_key.decode_many(map_keys_data or b""))
+            entries = zip(map_keys, values, strict=True)
             values = [dict(part) for part in _regroup(lengths, list(entries))]
-        elif self.kind is StateKind.LIST:
+        elif self.shape is Shape.LIST:
             values = _regroup(lengths, values)
         if not count == len(keys) == len(values):
             msg = f"{count} entries have {len(keys)} keys and {len(values)} values"

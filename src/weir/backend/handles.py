@@ -92,30 +92,14 @@ class AggregatingState(MergingState[IN, OUT | None]):
     __slots__ = ()
 
 
-class MapState(State, Generic[K, V]):
-    """A map per key; None is allowed as a value. Removing the last entry clears the state.
-
-    `items`, `keys` and `values` show the entries of the moment they are called: entries may be
-    put and removed while iterating.
-    """
+class ReadableMap(State, Generic[K, V]):
+    """What can be read of a map; None is allowed as a value."""
 
     __slots__ = ()
 
     @abstractmethod
     def get(self, key: K) -> V | None:
         """Return the value under a map key, None when there is none."""
-
-    @abstractmethod
-    def put(self, key: K, value: V | None) -> None:
-        """Set the value under a map key."""
-
-    @abstractmethod
-    def put_all(self, dict_value: Mapping[K, V | None]) -> None:
-        """Put all entries of a mapping, all or none."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Remove a map key; nothing happens when it is absent."""
 
     @abstractmethod
     def contains(self, key: K) -> bool:
@@ -141,6 +125,32 @@ class MapState(State, Generic[K, V]):
         """Return the value under a map key, None when there is none."""
         return self.get(key)
 
+    def __contains__(self, key: object) -> bool:
+        """Tell whether a map key is present."""
+        return self.contains(key)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[K]:
+        """Go through the map keys."""
+        return iter(self.keys())
+
+
+class WritableMap(ReadableMap[K, V]):
+    """A map that can be changed."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def put(self, key: K, value: V | None) -> None:
+        """Set the value under a map key."""
+
+    @abstractmethod
+    def put_all(self, dict_value: Mapping[K, V | None]) -> None:
+        """Put all entries of a mapping, all or none."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove a map key; nothing happens when it is absent."""
+
     def __setitem__(self, key: K, value: V | None) -> None:
         """Set the value under a map key."""
         self.put(key, value)
@@ -149,10 +159,12 @@ class MapState(State, Generic[K, V]):
         """Remove a map key; nothing happens when it is absent."""
         self.remove(key)
 
-    def __contains__(self, key: object) -> bool:
-        """Tell whether a map key is present."""
-        return self.contains(key)  # type: ignore[arg-type]
 
-    def __iter__(self) -> Iterator[K]:
-        """Go through the map keys."""
-        return iter(self.keys())
+class MapState(WritableMap[K, V]):
+    """A map per key; None is allowed as a value. Removing the last entry clears the state.
+
+    `items`, `keys` and `values` show the entries of the moment they are called: entries may be
+    put and removed while iterating.
+    """
+
+    __slots__ = ()

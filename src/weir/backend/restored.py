@@ -12,7 +12,10 @@ from typing import Any
 from weir.backend.base import NATIVE_PREFIX, RESERVED_PREFIX, RestoreSource, StateLayer
 from weir.backend.delta import apply_delta, decode_delta
 from weir.backend.group_format import GroupFormat
+from weir.backend.kinds import stored_shape
+from weir.backend.registry import ExpandNative, provider
 from weir.codec.evolution import Compatibility, migration, require_same_key
+from weir.config.state_backends import STATE_BACKENDS
 from weir.errors import CorruptStateError, IncompatibleStateError
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotWriter
@@ -45,6 +48,7 @@ class RestoredState:
         Raises:
             IncompatibleStateError: the kind or a key type differs, or the stored value type does
                 not migrate to the declared one.
+            CorruptStateError: the description of a stored type is none.
         """
         subject = f"state {self.name!r}"
         if self.kind != kind:
@@ -54,11 +58,12 @@ class RestoredState:
                 f"another name"
             )
             raise IncompatibleStateError(msg)
-        require_same_key("key", self.types["key"], declared.key, subject)
-        require_same_key("namespace", self.types["namespace"], declared.namespace, subject)
+        stored = self.types.get
+        require_same_key("key", stored("key"), declared.key, subject)
+        require_same_key("namespace", stored("namespace"), declared.namespace, subject)
         if declared.map_key is not None:
-            require_same_key("map key", self.types["map_key"], declared.map_key, subject)
-        value = migration(self.types["value"], declared.value.type_info, now_ms, subject)
+            require_same_key("map key", stored("map_key"), declared.map_key, subject)
+        value = migration(stored("value"), declared.value.type_info, now_ms, subject)
         return declared if value.kind is Compatibility.AS_IS else replace(declared, value=value)
 
     def entries(self, group: int, group_format: GroupFormat) -> dict[Any, Any]:
@@ -69,9 +74,10 @@ class RestoredState:
             IncompatibleStateError: an undeclared value does not fit the type it gets.
         """
         entries: dict[Any, Any] = {}
+        shape = stored_shape(self.kind)
         for part in self.groups[group]:
             if part.delta:
-                apply_delta(entries, decode_delta(group_format, part.data, part.origin), self.kind)
+                apply_delta(entries, decode_delta(group_format, part.data, part.origin), shape)
             else:
                 entries.update(group_format.decode(part.data, part.origin))
         return entries
@@ -90,20 +96,32 @@ def common_sources(sources: list[RestoreSource], key_groups: KeyGroupRange) -> l
 
     Raises:
         UsageError: what a native format needs is not installed.
+        IncompatibleStateError: no backend reads a native format.
         CorruptStateError: a file is damaged.
     """
-    return [_common(source, key_groups) if _is_native(source) else source for source in sources]
-
-
-def _is_native(source: RestoreSource) -> bool:
-    return any(n.startswith(NATIVE_PREFIX) for layer in source.layers for n in layer.states)
+    return [_common(source, key_groups) for source in sources]
 
 
 def _common(source: RestoreSource, key_groups: KeyGroupRange) -> RestoreSource:
-    # Imported here: it is above this module, and programs without it need not have its package.
-    from weir.backend.rocksdb.expand import expand_native
+    entries = {n for layer in source.layers for n in layer.states if n.startswith(NATIVE_PREFIX)}
+    for entry in sorted(entries):
+        source = _reader(entry, source)(source, key_groups)
+    return source
 
-    return expand_native(source, key_groups)
+
+def _reader(entry: str, source: RestoreSource) -> ExpandNative:
+    """Return what reads a footer entry that only one backend understands."""
+    name = entry.removeprefix(NATIVE_PREFIX)
+    known = any(facts.name == name for facts in STATE_BACKENDS)
+    expand = provider(name).expand_native if known else None
+    if expand is None:
+        msg = (
+            f"{source.layers[-1].reader.name!r} holds files of a state backend {name!r} that no "
+            f"backend here reads: restore it with the version of Weir that wrote it, and take a "
+            f"savepoint in the canonical format"
+        )
+        raise IncompatibleStateError(msg)
+    return expand
 
 
 def read_states(
@@ -124,7 +142,7 @@ def read_states(
         for layer in source.layers:
             for name, entry in layer.states.items():
                 if name.startswith(RESERVED_PREFIX) is timers:
-                    _read_layer(taken, name, entry, layer, wanted)
+                    _read_layer(taken, name, entry, layer, wanted=wanted)
         for state in taken.values():
             _unite(states, state)
     return states

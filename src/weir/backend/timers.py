@@ -21,6 +21,7 @@ from weir.backend.base import (
     Timer,
 )
 from weir.backend.group_format import AddressTypes, GroupFormat
+from weir.backend.kinds import TIMER_KIND
 from weir.backend.restored import read_states
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
@@ -28,7 +29,6 @@ from weir.keygroup import KeyGroupRange
 
 EVENT_TIMERS = RESERVED_PREFIX + "event"
 PROCESSING_TIMERS = RESERVED_PREFIX + "processing"
-_KIND = "TIMER"
 _LIMIT = 1 << 63
 _COMPACT_FROM = 64
 
@@ -155,7 +155,7 @@ class TimerQueue:
         state = read_states(sources, self.key_groups, timers=True).get(self.name)
         if state is None or not state.groups:
             return
-        reader = state.reader_format(_KIND, self._format)
+        reader = state.reader_format(TIMER_KIND, self._format)
         decoded = {
             group: [e for part in parts for e in reader.decode(part.data, part.origin)]
             for group, parts in state.groups.items()
@@ -183,7 +183,6 @@ class TimerSnapshot:
         group_format: GroupFormat,
         groups: dict[int, list[tuple[int, Any]]],
     ) -> None:
-        """Keep the copied timers."""
         self.checkpoint_id = checkpoint_id
         self._name = name
         self._format = group_format
@@ -195,7 +194,7 @@ class TimerSnapshot:
         for group, timers in self._groups.items():
             data = self._format.encode([t[1] for t in timers], [t[0] for t in timers])
             groups[str(group)] = [[*out.writer.section(data), len(timers), 0]]
-        entry = {"kind": _KIND, "type": self._format.describe(), "groups": groups}
+        entry = {"kind": TIMER_KIND, "type": self._format.describe(), "groups": groups}
         return KeyedPart({self._name: entry})
 
     def release(self) -> None:

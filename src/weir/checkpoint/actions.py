@@ -16,7 +16,7 @@ from weir.checkpoint.retention import CheckpointRef
 
 @dataclass(frozen=True)
 class Ack:
-    """A subtask has stored its part of a checkpoint.
+    """A subtask has stored its share of a checkpoint.
 
     `files` are the storage paths that this subtask wrote for this checkpoint alone or first;
     files of older checkpoints that it refers to are not among them. `payload` is whatever goes

@@ -34,6 +34,7 @@ from weir.checkpoint.decider import (
     RequestKind,
     Trigger,
     TriggerFacts,
+    Wait,
     decide_trigger,
     enqueue,
 )
@@ -46,7 +47,7 @@ from weir.checkpoint.retention import (
     plan_subsumption,
 )
 from weir.checkpoint.settings import CheckpointSettings
-from weir.errors import UsageError
+from weir.errors import UsageError, assert_never
 from weir.ids import JobId
 
 _REMEMBERED_OUTCOMES = 1000
@@ -110,14 +111,6 @@ class CheckpointCoordinator:
         interval = self.settings.interval_ms
         self._next_periodic_ms = None if interval is None else now_ms + interval
 
-    def stop_periodic(self) -> list[Action]:
-        """Let no more periodic checkpoints come; those that wait are rejected."""
-        self._next_periodic_ms = None
-        waiting = [request for request in self.queue if request.is_periodic]
-        self.queue = tuple(request for request in self.queue if not request.is_periodic)
-        reason = FailureReason.PERIODIC_SCHEDULER_SHUTDOWN
-        return [RejectRequest(request, reason) for request in waiting]
-
     def submit(self, request: CheckpointRequest) -> list[Action]:
         """Put a request in the queue; `poll` decides when its turn has come."""
         result = enqueue(self.queue, request)
@@ -140,15 +133,18 @@ class CheckpointCoordinator:
                 is_triggering=self._triggering is not None,
             )
             decision = decide_trigger(facts, self.settings)
-            if isinstance(decision, Drop):
-                self.queue = self.queue[1:]
-                self._next_periodic_ms = decision.retry_at_ms
-                actions.append(RejectRequest(decision.request, decision.reason))
-                continue
-            if isinstance(decision, Trigger):
-                self.queue = self.queue[1:]
-                actions.append(self._begin(decision.request))
-            return actions
+            match decision:
+                case Drop():
+                    self.queue = self.queue[1:]
+                    self._next_periodic_ms = decision.retry_at_ms
+                    actions.append(RejectRequest(decision.request, decision.reason))
+                case Trigger():
+                    self.queue = self.queue[1:]
+                    return [*actions, self._begin(decision.request)]
+                case Wait():
+                    return actions
+                case _:
+                    assert_never(decision)
 
     def next_event_ms(self) -> int | None:
         """Return when time alone calls for the next `poll`; None when only events can."""
@@ -190,7 +186,7 @@ class CheckpointCoordinator:
         return [aborted, discard, *failing]
 
     def on_ack(self, ack: Ack) -> list[Action]:
-        """A subtask has stored its part; the last one leads to `WriteMetadata`.
+        """A subtask has stored its share; the last one leads to `WriteMetadata`.
 
         What cannot be used is ignored and its files are given up: acknowledgements of an older
         execution attempt, of an aborted checkpoint, of a subtask that is not needed, and second
@@ -350,7 +346,11 @@ class CheckpointCoordinator:
         detail: str = "",
     ) -> list[Action]:
         failure = CheckpointFailure(
-            checkpoint_id, reason, request.is_savepoint, request.synchronous, from_task
+            checkpoint_id,
+            reason,
+            is_savepoint=request.is_savepoint,
+            is_synchronous=request.synchronous,
+            from_task=from_task,
         )
         if not self.failures.on_failure(failure):
             return []

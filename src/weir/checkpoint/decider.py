@@ -83,10 +83,9 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Wait:
-    """Do nothing until something changes; `until_ms` is known only when time alone helps."""
+    """Do nothing until something changes."""
 
     reason: str
-    until_ms: int | None = None
 
 
 @dataclass(frozen=True)

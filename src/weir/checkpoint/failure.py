@@ -13,10 +13,8 @@ from dataclasses import dataclass
 class FailureReason(enum.Enum):
     """Why a checkpoint was refused or aborted; the value is text for users."""
 
-    PERIODIC_SCHEDULER_SHUTDOWN = "periodic checkpoints were switched off"
     TOO_MANY_CHECKPOINT_REQUESTS = "too many checkpoint requests are waiting"
     MINIMUM_TIME_BETWEEN_CHECKPOINTS = "the minimum pause since the last checkpoint is not over"
-    NOT_ALL_REQUIRED_TASKS_RUNNING = "not all subtasks are running"
     TRIGGER_CHECKPOINT_FAILURE = "the barrier could not be sent"
     IO_EXCEPTION = "the storage failed before the checkpoint started"
     CHECKPOINT_ASYNC_EXCEPTION = "a subtask could not write its state"
@@ -25,15 +23,10 @@ class FailureReason(enum.Enum):
     CHECKPOINT_DECLINED = "a subtask declined the checkpoint"
     CHECKPOINT_DECLINED_TASK_NOT_READY = "a subtask was not ready"
     CHECKPOINT_DECLINED_TASK_CLOSING = "a subtask was closing"
-    CHECKPOINT_DECLINED_SUBSUMED = "a subtask had seen a newer barrier"
-    CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = "a subtask was told to skip the barrier"
-    CHECKPOINT_DECLINED_INPUT_END_OF_STREAM = "a subtask had reached the end of its input"
     CHECKPOINT_COORDINATOR_SHUTDOWN = "the job ended"
     CHECKPOINT_COORDINATOR_SUSPEND = "the job was suspended"
     JOB_FAILOVER_REGION = "the job restarted"
     TASK_FAILURE = "a subtask failed"
-    TASK_CHECKPOINT_FAILURE = "a subtask failed in the synchronous part"
-    UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE = "a subtask failed for an unknown reason"
     FINALIZE_CHECKPOINT_FAILURE = "the metadata could not be written"
 
     @property
@@ -58,10 +51,8 @@ _COUNTED = frozenset(
 )
 _PREFLIGHT = frozenset(
     {
-        FailureReason.PERIODIC_SCHEDULER_SHUTDOWN,
         FailureReason.TOO_MANY_CHECKPOINT_REQUESTS,
         FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS,
-        FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING,
         FailureReason.IO_EXCEPTION,
     }
 )

@@ -39,13 +39,13 @@ class StoredEdge:
     def of(cls, plan: JobPlan, edge: EdgeNode) -> StoredEdge:
         """Describe an edge of a program."""
         return cls(
-            plan.operators[edge.source].id,
-            plan.operators[edge.target].id,
-            edge.input_index,
-            edge.tag,
-            edge.partitioning.value,
-            edge.parallelism,
-            edge.max_parallelism,
+            source=plan.operators[edge.source].id,
+            target=plan.operators[edge.target].id,
+            input_index=edge.input_index,
+            tag=edge.tag,
+            partitioning=edge.partitioning.value,
+            parallelism=edge.parallelism,
+            max_parallelism=edge.max_parallelism,
         )
 
     def find(self, plan: JobPlan) -> EdgeNode | None:

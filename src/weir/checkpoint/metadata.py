@@ -7,6 +7,9 @@ r"""The `_metadata` file: what a checkpoint consists of, and its versioned encod
 
 Invariant: a file that decodes is exactly the file that was written. Everything else is refused by
 name before a byte of state is read. Checkpoints never see typed values: state is files here.
+
+A right checksum is no proof of good intentions: numbers, times and paths have bounds, and what lies
+beyond them is refused like any other damage. The bounds hold for writing, too.
 """
 
 from __future__ import annotations
@@ -14,9 +17,9 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -25,7 +28,18 @@ from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 FORMAT_VERSION: Final = 3
 READABLE_VERSIONS: Final = (2, 3)
 _MAGIC: Final = b"weir-metadata "
+_VERSION = re.compile(rb"[0-9]{1,9}\Z")
 _HEADER = re.compile(rb"weir-metadata ([1-9][0-9]{0,8}) ([0-9a-f]{8}) (0|[1-9][0-9]{0,18})\Z")
+
+# A day less than the calendar has, which leaves room for every time zone.
+_LAST_MOMENT_MS: Final = 253_402_214_400_000
+_PATH_MAX: Final = 1024
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Epoch = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
+Moment = Annotated[int, msgspec.Meta(ge=0, le=_LAST_MOMENT_MS)]
+Checksum = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+Width = Annotated[int, msgspec.Meta(ge=1, le=32768)]
+KeyGroup = Annotated[int, msgspec.Meta(ge=0, le=32767)]
 
 Kind = Literal["checkpoint", "savepoint"]
 RedistributionMode = Literal["SPLIT", "UNION", "BROADCAST"]
@@ -40,9 +54,9 @@ class FileRecord:
     """
 
     path: str
-    size: int
-    crc32: int
-    subtask: int
+    size: Number
+    crc32: Checksum
+    subtask: Number
     data: bytes | None = None
 
 
@@ -51,7 +65,7 @@ class OperatorStateRecord:
     """One operator state of one subtask: how it is redistributed, and its number of elements."""
 
     mode: RedistributionMode
-    elements: int
+    elements: Number
 
 
 @dataclass(frozen=True)
@@ -63,13 +77,13 @@ class SubtaskRecord:
     first, whose keyed state `file` adds to; `attachments` are further files that `file` names.
     """
 
-    index: int
-    file: int | None = None
-    keyed_range: tuple[int, int] | None = None
+    index: Number
+    file: Number | None = None
+    keyed_range: tuple[KeyGroup, KeyGroup] | None = None
     keyed_states: tuple[str, ...] = ()
     operator_states: dict[str, OperatorStateRecord] = field(default_factory=dict)
-    layers: tuple[int, ...] = ()
-    attachments: tuple[int, ...] = ()
+    layers: tuple[Number, ...] = ()
+    attachments: tuple[Number, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,8 +93,8 @@ class OperatorRecord:
     id: str
     uid: str | None
     name: str
-    parallelism: int
-    max_parallelism: int
+    parallelism: Width
+    max_parallelism: Width
     has_state: bool
     subtasks: tuple[SubtaskRecord, ...] = ()
 
@@ -94,9 +108,14 @@ class SourceLayout:
     """
 
     uid: str
-    index: int
-    records: int | None = None
+    index: Number
+    records: Number | None = None
     spool: str | None = None
+
+
+def layout_of(uids: Iterable[str]) -> tuple[SourceLayout, ...]:
+    """Number the sources in plan order."""
+    return tuple(SourceLayout(uid, index) for index, uid in enumerate(uids))
 
 
 @dataclass(frozen=True)
@@ -107,7 +126,7 @@ class SourcePositions:
     `source_logs` are further files by their name relative to Spark's checkpoint directory.
     """
 
-    batch_id: int | None = None
+    batch_id: Number | None = None
     offset_lines: tuple[str, ...] = ()
     commit_lines: tuple[str, ...] = ()
     source_logs: dict[str, str] = field(default_factory=dict)
@@ -118,11 +137,11 @@ class SourcePositions:
 class InFlightRecord:
     """Rows that the barrier overtook at one subtask: in `file`, at a level of the program."""
 
-    subtask: int
-    file: int
-    level: int
-    records: int
-    size: int
+    subtask: Number
+    file: Number
+    level: Number
+    records: Number
+    size: Number
 
 
 @dataclass(frozen=True)
@@ -133,12 +152,12 @@ class CheckpointMetadata:
     program: those rows come first when the job goes on.
     """
 
-    checkpoint_id: int
+    checkpoint_id: Number
     job_id: str
     job_name: str
-    timestamp_ms: int
+    timestamp_ms: Moment
     kind: Kind
-    epoch: int
+    epoch: Epoch
     sources: SourcePositions = field(default_factory=SourcePositions)
     operators: tuple[OperatorRecord, ...] = ()
     files: tuple[FileRecord, ...] = ()
@@ -147,17 +166,25 @@ class CheckpointMetadata:
     format_version: int = FORMAT_VERSION
 
 
+_decode_body = msgspec.json.Decoder(CheckpointMetadata).decode
+# Bytes that are no text, and values that are nested too deeply, have errors of their own.
+_UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
     """Return the contents of the `_metadata` file; equal metadata gives equal bytes.
 
     Raises:
-        UsageError: the metadata refers to files or subtasks that it does not have.
+        UsageError: the metadata refers to files or subtasks that it does not have, or holds what
+            nobody could read back.
     """
-    for problem in _inconsistencies(metadata):
-        msg = f"metadata of checkpoint {metadata.checkpoint_id} is inconsistent: {problem}"
-        raise UsageError(msg)
     plain: Any = msgspec.to_builtins(metadata)
     body = json.dumps(plain, sort_keys=True, separators=(",", ":")).encode("ascii")
+    try:
+        for problem in _inconsistencies(_decode_body(body)):
+            raise _inconsistent(metadata, problem)
+    except _UNDECODABLE as error:
+        raise _inconsistent(metadata, str(error)) from error
     header = b"weir-metadata %d %08x %d\n" % (metadata.format_version, zlib.crc32(body), len(body))
     return header + body
 
@@ -181,8 +208,8 @@ def decode_metadata(data: bytes, name: str) -> CheckpointMetadata:
     if found != expected:
         raise _corrupt(name, f"its checksum is {found!r}, expected {expected!r}")
     try:
-        metadata = msgspec.json.decode(body, type=CheckpointMetadata)
-    except msgspec.MsgspecError as error:
+        metadata = _decode_body(body)
+    except _UNDECODABLE as error:
         raise _corrupt(name, str(error)) from error
     # The checksum covers the body alone, so a damaged header could name another readable version.
     if metadata.format_version != int(match.group(1)):
@@ -196,12 +223,18 @@ def decode_metadata(data: bytes, name: str) -> CheckpointMetadata:
 def _refuse_newer(header: bytes, name: str) -> None:
     # Only the version is sure to keep its place in headers to come.
     version = header.removeprefix(_MAGIC).split(b" ", 1)[0]
-    if header.startswith(_MAGIC) and version.isdigit() and int(version) > FORMAT_VERSION:
+    if not header.startswith(_MAGIC) or not _VERSION.match(version):
+        return
+    if int(version) > FORMAT_VERSION:
         msg = (
             f"{name!r} was written by a newer version of Weir: its format is {int(version)!r}, "
             f"this version reads up to {FORMAT_VERSION!r}; upgrade Weir to restore it"
         )
         raise IncompatibleStateError(msg)
+
+
+def _inconsistent(metadata: CheckpointMetadata, problem: str) -> UsageError:
+    return UsageError(f"metadata of checkpoint {metadata.checkpoint_id} is inconsistent: {problem}")
 
 
 def _corrupt(name: str, reason: str) -> CorruptStateError:
@@ -211,16 +244,38 @@ def _corrupt(name: str, reason: str) -> CorruptStateError:
 def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
     if metadata.format_version not in READABLE_VERSIONS:
         yield f"format version {metadata.format_version!r}, expected {FORMAT_VERSION!r}"
+    for file in metadata.files:
+        if not _is_path(file.path):
+            yield f"{file.path[:100]!r} is no path of a state file"
     for rows in metadata.in_flight:
         if not 0 <= rows.file < len(metadata.files):
             yield f"rows in flight are in file {rows.file!r}, which is missing"
+    ids: set[str] = set()
     for operator in metadata.operators:
-        seen: set[int] = set()
-        for subtask in operator.subtasks:
-            if subtask.index in seen or not 0 <= subtask.index < operator.parallelism:
-                yield f"operator {operator.id!r} has an unexpected subtask {subtask.index!r}"
-            seen.add(subtask.index)
-            own = () if subtask.file is None else (subtask.file,)
-            for file in (*own, *subtask.layers, *subtask.attachments):
-                if not 0 <= file < len(metadata.files):
-                    yield f"operator {operator.id!r} refers to file {file!r}, which is missing"
+        if operator.id in ids:
+            yield f"operator {operator.id!r} is there twice"
+        ids.add(operator.id)
+        yield from _inconsistent_subtasks(operator, len(metadata.files))
+
+
+def _inconsistent_subtasks(operator: OperatorRecord, files: int) -> Iterator[str]:
+    seen: set[int] = set()
+    for subtask in operator.subtasks:
+        if subtask.index in seen or not 0 <= subtask.index < operator.parallelism:
+            yield f"operator {operator.id!r} has an unexpected subtask {subtask.index!r}"
+        seen.add(subtask.index)
+        own = () if subtask.file is None else (subtask.file,)
+        for file in (*own, *subtask.layers, *subtask.attachments):
+            if not 0 <= file < files:
+                yield f"operator {operator.id!r} refers to file {file!r}, which is missing"
+        first, last = subtask.keyed_range or (0, 0)
+        if not first <= last < operator.max_parallelism:
+            found = f"key groups {first} to {last} of {operator.max_parallelism}"
+            yield f"operator {operator.id!r} has {found} in subtask {subtask.index!r}"
+
+
+def _is_path(path: str) -> bool:
+    """Tell whether this may be a file of a checkpoint: inside of it, or of a job beside it."""
+    parts = path.removeprefix("../").removeprefix("../").split("/")
+    plain = all(part and not part.startswith(".") and "\0" not in part for part in parts)
+    return plain and len(path) <= _PATH_MAX

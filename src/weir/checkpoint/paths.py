@@ -5,7 +5,7 @@
     <checkpoint dir>/<job id>/chk-<n>/_metadata       the checkpoint exists iff this is valid
     <checkpoint dir>/<job id>/chk-<n>/state-s…        files of this checkpoint alone
     <checkpoint dir>/<job id>/shared/                 files that several checkpoints use
-    <checkpoint dir>/<job id>/taskowned/              files that tasks own, never deleted here
+    <checkpoint dir>/<job id>/taskowned/              reserved: Flink's tasks own files there
     <savepoint dir>/savepoint-<6 hex>-<12 hex>/       self-contained, can be moved
 
 All functions return storage paths: relative, with `/` between the parts.
@@ -41,11 +41,6 @@ def checkpoint_id_of(name: str) -> int | None:
 def shared_dir(job_id: JobId) -> str:
     """Return the directory of files that several checkpoints of a job refer to."""
     return f"{job_id}/{SHARED_NAME}"
-
-
-def taskowned_dir(job_id: JobId) -> str:
-    """Return the directory of files whose owner is a task."""
-    return f"{job_id}/{TASKOWNED_NAME}"
 
 
 def new_savepoint_dir(job_id: JobId) -> str:

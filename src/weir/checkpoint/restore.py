@@ -49,7 +49,7 @@ class SubtaskRestore:
 
 
 @dataclass(frozen=True)
-class OperatorRestore:
+class OperatorPlan:
     """How one operator of the program starts; without a record it starts empty."""
 
     record: OperatorRecord | None
@@ -128,7 +128,7 @@ def plan_restore(
     program: Sequence[ProgramOperator],
     *,
     allow_non_restored: bool = False,
-) -> dict[str, OperatorRestore]:
+) -> dict[str, OperatorPlan]:
     """Return for every operator of the program, by id, what each of its subtasks reads."""
     match = match_operators(metadata, program, allow_non_restored=allow_non_restored)
     return {
@@ -137,16 +137,16 @@ def plan_restore(
     }
 
 
-def _plan_operator(operator: ProgramOperator, record: OperatorRecord | None) -> OperatorRestore:
+def _plan_operator(operator: ProgramOperator, record: OperatorRecord | None) -> OperatorPlan:
     maximum = resolve_max_parallelism(
         [] if record is None else [record], operator.parallelism, operator.max_parallelism
     )
     if record is None or not record.has_state:
-        return OperatorRestore(record, maximum, (SubtaskRestore(),) * operator.parallelism)
+        return OperatorPlan(record, maximum, (SubtaskRestore(),) * operator.parallelism)
     keyed = plan_keyed(record, operator.parallelism)
     states = plan_operator_state(record, operator.parallelism)
     subtasks = tuple(SubtaskRestore(*pair) for pair in zip(keyed, states, strict=True))
-    return OperatorRestore(record, maximum, subtasks)
+    return OperatorPlan(record, maximum, subtasks)
 
 
 def _by_id(program: Iterable[ProgramOperator]) -> dict[str, ProgramOperator]:

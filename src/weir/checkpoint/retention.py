@@ -11,10 +11,8 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from weir.checkpoint import paths
 from weir.checkpoint.metadata import Kind
 from weir.checkpoint.settings import Retention
-from weir.storage.base import Storage
 
 
 class JobEnd(enum.Enum):
@@ -68,9 +66,3 @@ def plan_job_end(
     """Return the checkpoints to delete now that the job has ended."""
     discarded = (ref for ref in completed if is_discarded(ref.kind, retention, end))
     return tuple(sorted(discarded, key=lambda ref: ref.checkpoint_id))
-
-
-def apply_deletion(storage: Storage, directory: str) -> None:
-    """Delete one checkpoint directory; may be repeated after a crash at any point."""
-    storage.delete(paths.metadata_path(directory))
-    storage.delete_tree(directory)

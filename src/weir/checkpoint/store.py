@@ -6,7 +6,6 @@ files each time and never stored.
 
 from __future__ import annotations
 
-import enum
 import zlib
 from dataclasses import dataclass
 
@@ -24,14 +23,6 @@ _CHUNK_BYTES = 4 << 20
 _LOOKED_AT = 20
 
 
-class CheckpointStatus(enum.Enum):
-    """What the files of a checkpoint directory say."""
-
-    COMPLETE = "COMPLETE"
-    IN_PROGRESS = "IN_PROGRESS"
-    ABANDONED = "ABANDONED"
-
-
 @dataclass(frozen=True)
 class StoredCheckpoint:
     """A complete checkpoint and its directory on the storage."""
@@ -40,15 +31,12 @@ class StoredCheckpoint:
     metadata: CheckpointMetadata
 
 
-def derive_status(*, metadata_is_valid: bool, is_pending: bool) -> CheckpointStatus:
-    """Return the status of a checkpoint directory.
+@dataclass(frozen=True)
+class FileProblem:
+    """What is wrong with a file; one that is only `missing` may be there a moment later."""
 
-    Valid metadata alone makes a checkpoint complete; without it the coordinator either still
-    works on the checkpoint or never will again.
-    """
-    if metadata_is_valid:
-        return CheckpointStatus.COMPLETE
-    return CheckpointStatus.IN_PROGRESS if is_pending else CheckpointStatus.ABANDONED
+    text: str
+    missing: bool = False
 
 
 def write_metadata(storage: Storage, directory: str, metadata: CheckpointMetadata) -> None:
@@ -82,6 +70,13 @@ def verify_files(storage: Storage, directory: str, metadata: CheckpointMetadata)
 
     Reads every file from beginning to end, once, however many subtasks use it.
     """
+    return [problem.text for problem in look_at_files(storage, directory, metadata)]
+
+
+def look_at_files(
+    storage: Storage, directory: str, metadata: CheckpointMetadata
+) -> list[FileProblem]:
+    """Do what `verify_files` does, and tell files that are damaged from those that are missing."""
     problems = []
     seen: set[tuple[str, int, int, bool]] = set()
     for record in metadata.files:
@@ -125,25 +120,26 @@ def _load_valid(storage: Storage, directory: str) -> CheckpointMetadata | None:
         return None
 
 
-def _problem(storage: Storage, directory: str, record: FileRecord) -> str | None:
+def _problem(storage: Storage, directory: str, record: FileRecord) -> FileProblem | None:
     if record.data is not None:
         sound = (len(record.data), zlib.crc32(record.data)) == (record.size, record.crc32)
         inside = _name(storage, paths.metadata_path(directory))
-        return None if sound else f"{record.path!r}, kept in {inside!r}, is not what was written"
+        damaged = FileProblem(f"{record.path!r}, kept in {inside!r}, is not what was written")
+        return None if sound else damaged
     path = paths.resolve(directory, record.path)
     name = _name(storage, path)
     try:
         size = storage.size(path)
         if size != record.size:
-            return f"{name!r} has {size} bytes, expected {record.size}"
+            return FileProblem(f"{name!r} has {size} bytes, expected {record.size}")
         checksum = 0
         for offset in range(0, size, _CHUNK_BYTES):
             checksum = zlib.crc32(storage.read_range(path, offset, _CHUNK_BYTES), checksum)
     except MissingFileError:
-        return f"{name!r} is missing"
-    if checksum != record.crc32:
-        return f"{name!r} has the checksum {checksum:08x}, expected {record.crc32:08x}"
-    return None
+        return FileProblem(f"{name!r} is missing", missing=True)
+    if checksum == record.crc32:
+        return None
+    return FileProblem(f"{name!r} has the checksum {checksum:08x}, expected {record.crc32:08x}")
 
 
 def _no_checkpoint(storage: Storage, directory: str) -> str:

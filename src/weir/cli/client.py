@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -23,6 +24,7 @@ from weir.errors import (
     UsageError,
     WeirError,
 )
+from weir.tls import TlsFiles
 
 TIMEOUT_S = 30.0
 _BY_NAME = {
@@ -59,12 +61,27 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 class RestClient:
     """One JobManager; every call is one request with a time limit."""
 
-    def __init__(self, url: str, token: str = "", *, timeout_s: float = TIMEOUT_S) -> None:
-        """Remember where it is; nothing is sent yet."""
+    def __init__(
+        self,
+        url: str,
+        token: str = "",
+        tls: TlsFiles | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Remember where it is; nothing is sent yet.
+
+        Raises:
+            UsageError: a file for TLS is missing or no good.
+        """
         self.url = url.rstrip("/")
         self._token = token
         self._timeout_s = timeout_s
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if self.url.startswith("https:"):
+            context = (tls or TlsFiles()).client_context()
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        self._opener = urllib.request.build_opener(*handlers, _NoRedirects())
 
     def get(self, path: str) -> Any:
         """Return the answer to a question."""
@@ -102,13 +119,27 @@ class RestClient:
         except urllib.error.HTTPError as error:
             raise _refusal(self.url, error) from None
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            msg = (
-                f"the JobManager at {self.url} does not answer ({reason}): "
-                "look with 'weir list' whether the job still runs"
-            )
-            raise UnreachableError(msg) from None
+            raise UnreachableError(_silence(self.url, error)) from None
         return _decode(self.url, text)
+
+
+def _silence(url: str, error: Exception) -> str:
+    """Say why nothing came back, and what to look at."""
+    reason = getattr(error, "reason", None) or error
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return (
+            f"the JobManager at {url} is not trusted ({reason.verify_message}): name the "
+            "certificate of its authority as weir.ssl.ca, in weir-conf.yaml or as WEIR_SSL_CA, and "
+            "use an address that its certificate names"
+        )
+    hint = "look with 'weir list' whether the job still runs"
+    if isinstance(reason, ssl.SSLError):
+        hint = "if it speaks no TLS, write http://; if it asks for a certificate, set weir.ssl.*"
+    elif url.startswith("http:") and isinstance(
+        reason, ConnectionError | http.client.BadStatusLine
+    ):
+        hint += ", and write https:// if it speaks TLS"
+    return f"the JobManager at {url} does not answer ({reason}): {hint}"
 
 
 def _decode(url: str, text: bytes) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from weir.cli.demo_screen import open_screen
 from weir.cli.errors import HELP_OPTIONS
-from weir.cli.screen import open_screen
 from weir.clock import SystemClock
 from weir.errors import UsageError
 

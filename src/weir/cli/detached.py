@@ -1,11 +1,12 @@
 """`weir run -d`: a job in a process of its own, which outlives the command and its terminal.
 
 The command returns when the job has announced itself. What the program prints goes to a log file
-in the user's private directory of jobs.
+in the user's private directory of jobs; of programs that have ended the newest logs are kept.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -17,10 +18,11 @@ from pathlib import Path
 import click
 
 from weir.cli.waiting import Pause, interruptible, progress
-from weir.errors import StorageError
 from weir.ids import unique_suffix
 from weir.jobmanager import directory
+from weir.storage.private_files import open_private, private_directory
 
+LOGS_KEPT = 20
 _TAIL_BYTES = 4_000
 
 
@@ -47,7 +49,8 @@ def start_detached(
     command += [] if master is None else ["--master", master]
     command += [str(job), *args]
     log = _log_file(job)
-    with log.open("ab") as out:
+    with os.fdopen(open_private(log), "ab") as out:
+        fcntl.flock(out, fcntl.LOCK_SH)
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
         )
@@ -89,19 +92,28 @@ def _announced(pid: int) -> directory.JobEntry | None:
 
 
 def _log_file(job: Path) -> Path:
-    folder = directory.run_directory() / "logs"
-    path = folder / f"{job.stem}-{unique_suffix()}.log"
-    try:
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except OSError as error:
-        msg = (
-            f"the log of the job cannot be written to {str(path)!r} ({error}): "
-            "set WEIR_RUN_DIR to a directory of yours"
-        )
-        raise StorageError(msg) from error
-    return path
+    instead = "set WEIR_RUN_DIR to a directory of yours"
+    folder = private_directory(directory.private_run_directory() / "logs", instead)
+    remove_old_logs(folder)
+    return folder / f"{job.stem}-{unique_suffix()}.log"
+
+
+def remove_old_logs(folder: Path) -> None:
+    """Remove all but the newest logs of programs that have ended."""
+    ended = [path for path in folder.glob("*.log") if not path.is_symlink() and not _in_use(path)]
+    ended.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in ended[LOGS_KEPT:]:
+        path.unlink(missing_ok=True)
+
+
+def _in_use(log: Path) -> bool:
+    """Tell whether a program still writes to a log: it has the lock that its starter took."""
+    with log.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
 
 
 def _say_dead(code: int, log: Path) -> int:

@@ -18,6 +18,7 @@ import click
 
 from weir.cli.errors import HELP_OPTIONS
 from weir.cli.notice import notice
+from weir.config.state_backends import STATE_BACKENDS
 
 PYTHON_MIN = (3, 10)
 JAVA_MIN = 17
@@ -28,7 +29,11 @@ PACKAGES: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | None], ...] = (
     ("pandas", (2, 2), (3,)),
 )
 EXTRAS = (
-    ("rocksdict", "rocksdb", "jobs with the RocksDB state backend"),
+    *(
+        (*facts.needs, f"jobs with the {facts.name} state backend")
+        for facts in STATE_BACKENDS
+        if facts.needs is not None
+    ),
     ("obstore", "objectstore", "checkpoints in object stores"),
 )
 FREE_BYTES_MIN = 1 << 30

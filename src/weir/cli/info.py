@@ -79,7 +79,7 @@ def plan_of(job: Path, args: tuple[str, ...], settings: dict[str, str]) -> dict[
     Raises:
         UsageError: the file executes no program.
     """
-    from weir.datastream.spark_session import engine_instead_of_spark
+    from weir.datastream._spark_session import engine_instead_of_spark
 
     spectator = _Spectator()
     with (
@@ -143,7 +143,9 @@ def _node(plan: Any, op: Any, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pact(plan: Any, op: Any) -> str:
-    if op.kind == "source":
+    from weir.graph.kinds import SOURCE
+
+    if op.kind == SOURCE.name:
         return "Data Source"
     return "Operator" if plan.outputs_of(op.index) else "Data Sink"
 

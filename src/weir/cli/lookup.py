@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+import urllib.parse
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,13 +18,17 @@ from typing import Any, TypeVar
 import click
 
 from weir.cli.client import RestClient, UnreachableError, jobmanager_url
+from weir.config import ambient
+from weir.config.effective import Settings
 from weir.errors import UsageError, WeirError
 from weir.jobmanager import directory
+from weir.tls import TlsFiles
 
 PREFIX_MIN = 4
 ENDED = ("FINISHED", "CANCELED", "FAILED")
 _OVERVIEW_TIMEOUT_S = 1.5
 _ASKED_AT_ONCE = 16
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -40,11 +45,12 @@ class JobInfo:
     end_ms: int | None = None
     pid: int | None = None
     savepoint: str | None = None
+    tls: TlsFiles | None = None
 
     @property
     def client(self) -> RestClient:
         """Return the way to its JobManager."""
-        return RestClient(self.url, self.token)
+        return RestClient(self.url, self.token, self.tls)
 
     @property
     def ended(self) -> bool:
@@ -58,6 +64,12 @@ class Where:
 
     url: str | None = None
     token: str = ""
+    tls: TlsFiles | None = None
+
+    @property
+    def client(self) -> RestClient | None:
+        """Return the way to the one JobManager, None when this host is looked at."""
+        return None if self.url is None else RestClient(self.url, self.token, self.tls)
 
     def jobs(self) -> list[JobInfo]:
         """Return all known jobs, newest first.
@@ -65,8 +77,9 @@ class Where:
         Raises:
             UnreachableError: the JobManager that was asked for does not answer.
         """
-        if self.url is not None:
-            return _overview(RestClient(self.url, self.token), self.token)
+        client = self.client
+        if client is not None:
+            return _overview(client, self)
         found = [_announced(entry) for entry in directory.entries()]
         # At the same time, so that a driver that hangs is waited for once, however many do.
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
@@ -106,9 +119,28 @@ def jobmanager_options(command: _F) -> _F:
     @functools.wraps(command)
     def wrapper(*args: Any, jobmanager: str | None, token: str, **kwargs: Any) -> Any:
         url = None if not jobmanager else jobmanager_url(jobmanager)
-        return command(*args, where=Where(url, token), **kwargs)
+        if url is not None:
+            token = token or announced_token(url)
+        return command(*args, where=Where(url, token, _tls(url)), **kwargs)
 
     return wrapper  # type: ignore[return-value]
+
+
+def announced_token(url: str) -> str:
+    """Return the token of a JobManager of this user on this host, "" for any other."""
+    asked = urllib.parse.urlsplit(url)
+    if asked.hostname not in _LOOPBACK:
+        return ""
+    for entry in directory.running():
+        own = urllib.parse.urlsplit(entry.url)
+        if own.hostname in _LOOPBACK and own.port == asked.port:
+            return entry.token
+    return ""
+
+
+def _tls(url: str | None) -> TlsFiles | None:
+    encrypted = url is not None and url.startswith("https:")
+    return TlsFiles.of(Settings(ambient.layers())) if encrypted else None
 
 
 def complete_job(
@@ -116,7 +148,10 @@ def complete_job(
 ) -> list[click.shell_completion.CompletionItem]:
     """Offer the ids of the jobs that run on this host, with their names as explanation."""
     item = click.shell_completion.CompletionItem
-    jobs = directory.running()
+    try:
+        jobs = directory.running()
+    except WeirError:
+        return []  # the command itself says what is wrong
     ids = [item(e.job_id, help=e.name) for e in jobs if e.job_id.startswith(incomplete)]
     names = [
         item(e.name, help=e.job_id) for e in jobs if incomplete and e.name.startswith(incomplete)
@@ -182,6 +217,7 @@ def _announced(entry: directory.JobEntry) -> JobInfo:
         end_ms=entry.ended_ms,
         pid=entry.pid,
         savepoint=entry.savepoint,
+        tls=entry.tls,
     )
 
 
@@ -189,9 +225,9 @@ def _asked(job: JobInfo) -> JobInfo:
     """Return the job with the status of now; as announced when it does not answer."""
     if job.ended:
         return job
-    client = RestClient(job.url, job.token, timeout_s=_OVERVIEW_TIMEOUT_S)
     try:
-        seen = [j for j in _overview(client, job.token) if j.job_id == job.job_id]
+        client = RestClient(job.url, job.token, job.tls, timeout_s=_OVERVIEW_TIMEOUT_S)
+        seen = [j for j in _overview(client, Where()) if j.job_id == job.job_id]
     except WeirError:
         return job
     if not seen:
@@ -199,7 +235,7 @@ def _asked(job: JobInfo) -> JobInfo:
     return JobInfo(**{**vars(job), "status": seen[0].status, "end_ms": seen[0].end_ms})
 
 
-def _overview(client: RestClient, token: str) -> list[JobInfo]:
+def _overview(client: RestClient, where: Where) -> list[JobInfo]:
     answer = client.get("/jobs/overview")
     if not isinstance(answer, dict) or not isinstance(answer.get("jobs"), list):
         msg = f"what answers at {client.url} is no JobManager: it does not list jobs"
@@ -212,7 +248,8 @@ def _overview(client: RestClient, token: str) -> list[JobInfo]:
             start_ms=int(job["start-time"]),
             end_ms=int(job["end-time"]) if job.get("end-time", -1) >= 0 else None,
             url=client.url,
-            token=token,
+            token=where.token,
+            tls=where.tls,
         )
         for job in answer["jobs"]
     ]

@@ -5,17 +5,21 @@ from __future__ import annotations
 import click
 
 import weir
+from weir.cli.cancel import cancel
+from weir.cli.certificates import certificates
+from weir.cli.checkpoint import checkpoint
 from weir.cli.completion import completion
 from weir.cli.demo import demo
 from weir.cli.doctor import doctor
-from weir.cli.ending import cancel, stop
 from weir.cli.errors import HELP_OPTIONS, WeirGroup
 from weir.cli.info import info
-from weir.cli.listing import list_jobs
-from weir.cli.rescaling import rescale
+from weir.cli.list import list_jobs
+from weir.cli.rescale import rescale
 from weir.cli.run import run
-from weir.cli.snapshots import checkpoint, savepoint
+from weir.cli.savepoint import savepoint
 from weir.cli.state import state
+from weir.cli.stop import stop
+from weir.cli.token import token
 
 
 @click.group(cls=WeirGroup, context_settings=HELP_OPTIONS)
@@ -25,6 +29,7 @@ def cli() -> None:
 
 
 cli.add_command(cancel)
+cli.add_command(certificates)
 cli.add_command(checkpoint)
 cli.add_command(completion)
 cli.add_command(demo)
@@ -36,6 +41,7 @@ cli.add_command(run)
 cli.add_command(savepoint)
 cli.add_command(state)
 cli.add_command(stop)
+cli.add_command(token)
 
 
 def main() -> None:

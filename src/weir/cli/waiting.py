@@ -46,7 +46,6 @@ class LineProgress:
     """A line on standard error every few seconds, none before the first two are over."""
 
     def __init__(self, clock: Clock) -> None:
-        """Begin to count."""
         self._clock = clock
         self._started_ms = clock.monotonic_ms()
         self._next_ms = self._started_ms + SILENT_MS
@@ -66,7 +65,6 @@ class LiveProgress:
     """One line of a terminal that changes in its place and vanishes at the end."""
 
     def __init__(self, clock: Clock, console: Console) -> None:
-        """Begin to count."""
         self._clock = clock
         self._started_ms = clock.monotonic_ms()
         self._status = Status("", console=console)
@@ -106,7 +104,6 @@ class Pause:
     """The time between two looks; longer each time, half a second at most, or as told."""
 
     def __init__(self, most_s: float = _POLL_MOST_S) -> None:
-        """Begin with short ones."""
         self._next_s = _POLL_FIRST_S
         self._most_s = most_s
         self._never = threading.Event()

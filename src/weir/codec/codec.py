@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol
 import msgspec
 
 from weir.codec import pickled
-from weir.codec.plan import Plan, nullable_wire, plan_for
+from weir.codec.plan import CodecPlan, nullable_wire, plan_for
 from weir.codec.stamped import StampedCodec, StampedTypeInfo
 from weir.common._check import refuse
 from weir.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
@@ -69,7 +69,6 @@ class PickledCodec:
     safe = False
 
     def __init__(self) -> None:
-        """Create the codec."""
         self.type_info: TypeInformation = Types.PICKLED_BYTE_ARRAY()
 
     def encode(self, value: Any) -> bytes:
@@ -101,8 +100,7 @@ class TypedCodec:
     """Values of a declared type as MessagePack."""
 
     def __init__(self, type_info: TypeInformation) -> None:
-        """Compile the wire form of the type."""
-        plan: Plan = plan_for(type_info)
+        plan: CodecPlan = plan_for(type_info)
         self.type_info = type_info
         self.safe = plan.safe
         self._plan = plan

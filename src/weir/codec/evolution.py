@@ -94,7 +94,7 @@ class _Refused(Exception):
 
 
 def migration(
-    stored: dict[str, Any],
+    stored: Any,
     declared: TypeInformation | None,
     now_ms: int = 0,
     subject: str = "the state",

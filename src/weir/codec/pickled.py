@@ -8,6 +8,7 @@ cloudpickle.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable
 from typing import Any
 
 import cloudpickle
@@ -37,6 +38,20 @@ def dumps(value: Any) -> bytes:
         msg = f"a value of type {kind} cannot be pickled ({error}): keep plain data in records"
         raise UsageError(msg) from error
     return by_value
+
+
+def first_unpicklable(values: Iterable[Any]) -> tuple[Any, UsageError] | None:
+    """Return the first of some values that no pickler can handle, and why."""
+    tried = ((value, _refusal(value)) for value in values)
+    return next(((value, error) for value, error in tried if error is not None), None)
+
+
+def _refusal(value: Any) -> UsageError | None:
+    try:
+        dumps(value)
+    except UsageError as error:
+        return error
+    return None
 
 
 def loads(data: bytes | memoryview) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -35,7 +36,7 @@ _tzinfo = attrgetter("tzinfo")
 
 
 @dataclass(frozen=True)
-class Plan:
+class CodecPlan:
     """The wire form of one type.
 
     Attributes:
@@ -55,7 +56,19 @@ class Plan:
     safe: bool = True
 
 
-def plan_for(type_info: TypeInformation) -> Plan:
+def scalar_clean(type_info: TypeInformation | None) -> Clean | None:
+    """Return what tells of a list whether its values, or None, have exactly a declared scalar type.
+
+    None for types that are not scalars: undeclared ones admit everything, and values with fields or
+    elements are looked into where they become columns.
+    """
+    if type_info is None or type_info.kind == "PICKLED_BYTE_ARRAY":
+        return None
+    kind = type_info.kind
+    return plan_for(type_info).clean if kind in INT_RANGES or kind in _BASIC else None
+
+
+def plan_for(type_info: TypeInformation) -> CodecPlan:
     """Compile the wire form of a declared type."""
     kind = type_info.kind
     if kind in INT_RANGES:
@@ -70,7 +83,7 @@ def plan_for(type_info: TypeInformation) -> Plan:
         return _map_plan(plan_for(type_info.key_type), plan_for(type_info.value_type))
     element: TypeInformation = type_info.elem_type  # type: ignore[attr-defined]
     if kind == "PRIMITIVE_ARRAY" and element.kind == "BYTE":
-        return Plan(bytes, _only(bytes))
+        return CodecPlan(bytes, _only(bytes))
     return _list_plan(plan_for(element))
 
 
@@ -88,12 +101,25 @@ def _only(wanted: type) -> Clean:
     return lambda values: set(map(type, values)) <= allowed
 
 
-def _int_plan(low: int, high: int) -> Plan:
+def _fit_64_bits(ints: Sequence[int]) -> bool:
+    """Tell whether all have at most 64 bits, faster than by looking for the least and largest."""
+    try:
+        array("q", ints)
+    except OverflowError:
+        return False
+    return True
+
+
+def _int_plan(low: int, high: int) -> CodecPlan:
     def clean(values: Sequence[Any]) -> bool:
         ints = _present(values, int)
-        return ints is not None and (not ints or (min(ints) >= low and max(ints) <= high))
+        if ints is None:
+            return False
+        if high == INT_RANGES["LONG"][1]:
+            return _fit_64_bits(ints)
+        return not ints or (min(ints) >= low and max(ints) <= high)
 
-    return Plan(Annotated[int, msgspec.Meta(ge=low, le=high)], clean)
+    return CodecPlan(Annotated[int, msgspec.Meta(ge=low, le=high)], clean)
 
 
 def _clean_float32(values: Sequence[Any]) -> bool:
@@ -130,28 +156,30 @@ def _instant_up(value: tuple[int, int]) -> Instant:
     return Instant(value[0], value[1])
 
 
-_BASIC: dict[str, Plan] = {
-    "BIG_INT": Plan(int | bytes, _only(int), _big_int_down, _big_int_up),
-    "FLOAT": Plan(float, _clean_float32),
-    "DOUBLE": Plan(float, _only(float)),
-    "STRING": Plan(str, _only(str)),
-    "CHAR": Plan(Annotated[str, msgspec.Meta(min_length=1, max_length=1)], _clean_char),
-    "BOOLEAN": Plan(bool, _only(bool)),
-    "BIG_DEC": Plan(decimal.Decimal, _only(decimal.Decimal)),
-    "SQL_DATE": Plan(datetime.date, _only(datetime.date)),
-    "SQL_TIME": Plan(
+_BASIC: dict[str, CodecPlan] = {
+    "BIG_INT": CodecPlan(int | bytes, _only(int), _big_int_down, _big_int_up),
+    "FLOAT": CodecPlan(float, _clean_float32),
+    "DOUBLE": CodecPlan(float, _only(float)),
+    "STRING": CodecPlan(str, _only(str)),
+    "CHAR": CodecPlan(Annotated[str, msgspec.Meta(min_length=1, max_length=1)], _clean_char),
+    "BOOLEAN": CodecPlan(bool, _only(bool)),
+    "BIG_DEC": CodecPlan(decimal.Decimal, _only(decimal.Decimal)),
+    "SQL_DATE": CodecPlan(datetime.date, _only(datetime.date)),
+    "SQL_TIME": CodecPlan(
         Annotated[datetime.time, msgspec.Meta(tz=False)], _clean_zoned(datetime.time, {None})
     ),
-    "SQL_TIMESTAMP": Plan(
+    "SQL_TIMESTAMP": CodecPlan(
         Annotated[datetime.datetime, msgspec.Meta(tz=False)],
         _clean_zoned(datetime.datetime, {None}),
     ),
-    "TIMESTAMP_LTZ": Plan(
+    "TIMESTAMP_LTZ": CodecPlan(
         Annotated[datetime.datetime, msgspec.Meta(tz=True)],
         _clean_zoned(datetime.datetime, {datetime.timezone.utc}),
     ),
-    "INSTANT": Plan(tuple[int, int], _only(Instant), attrgetter("seconds", "nanos"), _instant_up),
-    "PICKLED_BYTE_ARRAY": Plan(
+    "INSTANT": CodecPlan(
+        tuple[int, int], _only(Instant), attrgetter("seconds", "nanos"), _instant_up
+    ),
+    "PICKLED_BYTE_ARRAY": CodecPlan(
         bytes, lambda values: True, pickled.dumps, pickled.loads, safe=False
     ),
 }
@@ -164,17 +192,17 @@ def _nullable(convert: Convert | None) -> Convert | None:
     return lambda value: None if value is None else inner(value)
 
 
-def _generic(origin: type, *arguments: Plan) -> Any:
+def _generic(origin: type, *arguments: CodecPlan) -> Any:
     """Return `origin[...]` with nullable arguments, as a decoder needs it."""
     return GenericAlias(origin, tuple(nullable_wire(plan) for plan in arguments))
 
 
-def nullable_wire(plan: Plan) -> Any:
+def nullable_wire(plan: CodecPlan) -> Any:
     """Return the wire form with None."""
     return Union[plan.wire, None]  # noqa: UP007 - an Annotated type has no `|` on Python 3.10
 
 
-def _list_plan(element: Plan) -> Plan:
+def _list_plan(element: CodecPlan) -> CodecPlan:
     def clean(values: Sequence[Any]) -> bool:
         lists = _present(values, list)
         return lists is not None and element.clean(list(chain.from_iterable(lists)))
@@ -184,12 +212,12 @@ def _list_plan(element: Plan) -> Plan:
             return None
         return lambda items: [None if item is None else convert(item) for item in items]
 
-    return Plan(
+    return CodecPlan(
         _generic(list, element), clean, each(element.down), each(element.up), safe=element.safe
     )
 
 
-def _map_plan(key: Plan, value: Plan) -> Plan:
+def _map_plan(key: CodecPlan, value: CodecPlan) -> CodecPlan:
     def clean(values: Sequence[Any]) -> bool:
         dicts = _present(values, dict)
         if dicts is None:
@@ -199,7 +227,7 @@ def _map_plan(key: Plan, value: Plan) -> Plan:
 
     safe = key.safe and value.safe
     if key.down is None and value.down is None:
-        return Plan(_generic(dict, key, value), clean, safe=safe)
+        return CodecPlan(_generic(dict, key, value), clean, safe=safe)
     same: Convert = lambda item: item  # noqa: E731 - the identity, needed four times
     key_down, key_up = _nullable(key.down) or same, _nullable(key.up) or same
     value_down, value_up = _nullable(value.down) or same, _nullable(value.up) or same
@@ -211,7 +239,7 @@ def _map_plan(key: Plan, value: Plan) -> Plan:
         return {key_up(k): value_up(v) for k, v in pairs}
 
     pair = _generic(tuple, key, value)
-    return Plan(GenericAlias(list, (pair,)), clean, down, up, safe=safe)
+    return CodecPlan(GenericAlias(list, (pair,)), clean, down, up, safe=safe)
 
 
 def _fields_convert(converts: Sequence[Convert | None]) -> Convert | None:
@@ -229,19 +257,19 @@ def _fields_convert(converts: Sequence[Convert | None]) -> Convert | None:
     return convert
 
 
-def _fields_clean(tuples: Sequence[Any], plans: Sequence[Plan]) -> bool:
+def _fields_clean(tuples: Sequence[Any], plans: Sequence[CodecPlan]) -> bool:
     if not set(map(len, tuples)) <= {len(plans)}:
         return False
     columns = zip(*tuples, strict=True)
     return all(plan.clean(column) for plan, column in zip(plans, columns, strict=False))
 
 
-def _tuple_plan(fields: Sequence[Plan]) -> Plan:
+def _tuple_plan(fields: Sequence[CodecPlan]) -> CodecPlan:
     def clean(values: Sequence[Any]) -> bool:
         tuples = _present(values, tuple)
         return tuples is not None and _fields_clean(tuples, fields)
 
-    return Plan(
+    return CodecPlan(
         _generic(tuple, *fields) if fields else tuple[()],
         clean,
         _fields_convert([f.down for f in fields]),
@@ -250,7 +278,7 @@ def _tuple_plan(fields: Sequence[Plan]) -> Plan:
     )
 
 
-def _row_plan(type_info: RowTypeInfo) -> Plan:
+def _row_plan(type_info: RowTypeInfo) -> CodecPlan:
     fields = [plan_for(t) for t in type_info.get_field_types()]
     wanted = row_class(type_info.field_names)
 
@@ -260,12 +288,12 @@ def _row_plan(type_info: RowTypeInfo) -> Plan:
 
     fields_down = _fields_convert([f.down for f in fields])
     fields_up = _fields_convert([f.up for f in fields])
-    return Plan(
+    return CodecPlan(
         _generic(tuple, *fields) if fields else tuple[()],
         clean,
-        _values if fields_down is None else _chain(_values, fields_down),
-        wanted._of if fields_up is None else _chain(fields_up, wanted._of),
-        wanted._of_many if fields_up is None else None,
+        down=_values if fields_down is None else _chain(_values, fields_down),
+        up=wanted._of if fields_up is None else _chain(fields_up, wanted._of),
+        up_many=wanted._of_many if fields_up is None else None,
         safe=all(f.safe for f in fields),
     )
 

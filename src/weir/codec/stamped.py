@@ -50,7 +50,7 @@ class StampedTypeInfo(TypeInformation):
         return f"StampedTypeInfo({self.value_type!r})"
 
 
-def stored_type(description: dict[str, Any]) -> TypeInformation:
+def stored_type(description: Any) -> TypeInformation:
     """Read back the description of a stored type, with or without timestamps.
 
     Raises:
@@ -101,7 +101,6 @@ class StampedCodec:
     """Pairs of a `StampedTypeInfo` to bytes and back: two columns, apart from each other."""
 
     def __init__(self, type_info: StampedTypeInfo, value: ValueCodec) -> None:
-        """Take the codec of the value."""
         self.type_info: TypeInformation = type_info
         self.safe = value.safe
         self._value = value

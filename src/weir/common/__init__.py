@@ -6,6 +6,7 @@ from weir.common.configuration import Configuration
 from weir.common.execution_config import ExecutionConfig
 from weir.common.execution_mode import ExecutionMode
 from weir.common.input_dependency_constraint import InputDependencyConstraint
+from weir.common.job_client import JobClient
 from weir.common.job_execution_result import JobExecutionResult
 from weir.common.job_id import JobID
 from weir.common.job_status import JobStatus
@@ -35,6 +36,7 @@ __all__ = [
     "ExecutionMode",
     "InputDependencyConstraint",
     "Instant",
+    "JobClient",
     "JobExecutionResult",
     "JobID",
     "JobStatus",

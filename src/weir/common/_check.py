@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 from weir.common.time import Instant
 from weir.common.types import Row, RowKind, row_class
 from weir.errors import UsageError
+from weir.keys import NAN
 
 Check = Callable[[Any], Any]
 
@@ -93,20 +94,37 @@ def check_float(value: Any) -> Any:
     refuse("Types.FLOAT()", value, "a float or an int within the range of 32 bits")
 
 
+_TEXT = "text that can be encoded, without halves of surrogate pairs such as '\\ud800'"
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_string(value: Any) -> Any:
-    """Check STRING: a str."""
-    if value.__class__ is str or value is None:
-        return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    refuse("Types.STRING()", value, "a str")
+    """Check STRING: a str that can be encoded; of most, Python knows that they are ASCII."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        refuse("Types.STRING()", value, "a str")
+    if not value.isascii() and not _is_encodable(value):
+        refuse("Types.STRING()", value, _TEXT)
+    return value if value.__class__ is str else str.__str__(value)
 
 
 def check_char(value: Any) -> Any:
     """Check CHAR: a str of one character."""
-    if value is None or (value.__class__ is str and len(value) == 1):
-        return value
-    refuse("Types.CHAR()", value, "a str of one character")
+    if value is None:
+        return None
+    if value.__class__ is not str or len(value) != 1:
+        refuse("Types.CHAR()", value, "a str of one character")
+    if "\ud800" <= value <= "\udfff":
+        refuse("Types.CHAR()", value, _TEXT)
+    return value
 
 
 def check_boolean(value: Any) -> Any:
@@ -126,6 +144,8 @@ def check_decimal(value: Any) -> Any:
         isinstance(value, _Integral) and not isinstance(value, bool)
     ):
         return decimal.Decimal(value)
+    if value is NAN:  # a key, which all NaNs are
+        return decimal.Decimal("NaN")
     refuse("Types.BIG_DEC()", value, "a Decimal or an int")
 
 

@@ -47,10 +47,10 @@ class Configuration:
         self._values: dict[str, Any] = {} if other is None else dict(other._values)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Configuration:
+    def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
         """Return a configuration with these entries."""
         made = cls()
-        made._values.update(values)
+        made._values.update(map)
         return made
 
     def get(self, key: str | ConfigOption, default_value: Any = None) -> Any:

@@ -104,10 +104,12 @@ class ExecutionConfig:
         """Return how long a cancellation may take, in milliseconds."""
         return self._get_ms("task.cancellation.timeout", 180_000)
 
-    def set_restart_strategy(self, strategy: RestartStrategyConfiguration) -> ExecutionConfig:
+    def set_restart_strategy(
+        self, restart_strategy_configuration: RestartStrategyConfiguration
+    ) -> ExecutionConfig:
         """Choose what happens after a failure."""
-        self._restart_strategy = strategy
-        for key, value in strategy.to_config().items():
+        self._restart_strategy = restart_strategy_configuration
+        for key, value in restart_strategy_configuration.to_config().items():
             self._configuration.set(key, value)
         return self
 
@@ -125,10 +127,10 @@ class ExecutionConfig:
         return self._execution_mode
 
     def set_default_input_dependency_constraint(
-        self, constraint: InputDependencyConstraint
+        self, input_dependency_constraint: InputDependencyConstraint
     ) -> ExecutionConfig:
         """Store the constraint; it has no effect."""
-        self._input_constraint = constraint
+        self._input_constraint = input_dependency_constraint
         return self
 
     def get_default_input_dependency_constraint(self) -> InputDependencyConstraint:
@@ -145,9 +147,11 @@ class ExecutionConfig:
         """Tell whether full snapshots are compressed."""
         return self._flag("execution.checkpointing.snapshot-compression", False)
 
-    def set_global_job_parameters(self, parameters: Mapping[str, Any]) -> ExecutionConfig:
+    def set_global_job_parameters(
+        self, global_job_parameters_dict: Mapping[str, Any]
+    ) -> ExecutionConfig:
         """Store parameters that every function can read, as text."""
-        texts = {str(key): str(value) for key, value in parameters.items()}
+        texts = {str(key): str(value) for key, value in global_job_parameters_dict.items()}
         return self._set("pipeline.global-job-parameters", texts)
 
     def get_global_job_parameters(self) -> dict[str, str]:

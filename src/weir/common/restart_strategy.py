@@ -201,9 +201,9 @@ class RestartStrategies:
     ) -> RestartStrategies.ExponentialDelayRestartStrategyConfiguration:
         """Restart with growing delays; a time without failures starts them over."""
         return RestartStrategies.ExponentialDelayRestartStrategyConfiguration(
-            _length_ms("initial_backoff", initial_backoff),
-            _length_ms("max_backoff", max_backoff),
-            float(backoff_multiplier),
-            _length_ms("reset_backoff_threshold", reset_backoff_threshold),
-            float(jitter_factor),
+            initial_backoff_ms=_length_ms("initial_backoff", initial_backoff),
+            max_backoff_ms=_length_ms("max_backoff", max_backoff),
+            backoff_multiplier=float(backoff_multiplier),
+            reset_threshold_ms=_length_ms("reset_backoff_threshold", reset_backoff_threshold),
+            jitter_factor=float(jitter_factor),
         )

@@ -50,7 +50,6 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
     """Strings, in UTF-8 unless told otherwise."""
 
     def __init__(self, charset: str = "UTF-8") -> None:
-        """Choose the character set."""
         self.charset = _charset(charset)
 
     def serialize(self, element: str) -> bytes:
@@ -86,7 +85,6 @@ class Encoder:
     """Turns records into the lines of a file."""
 
     def __init__(self, charset: str = "UTF-8") -> None:
-        """Choose the character set."""
         self.charset = _charset(charset)
 
     @staticmethod

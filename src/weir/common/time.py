@@ -9,7 +9,7 @@ from functools import total_ordering
 
 from weir.errors import UsageError
 
-__all__ = ["Duration", "Instant", "Time", "parse_duration_ms", "to_ms"]
+__all__ = ["Duration", "Instant", "Time"]
 
 _NANOS_PER_MS = 1_000_000
 _DURATION = re.compile(r"\s*(\d+)\s*([a-zA-Zµ]*)\s*")
@@ -134,11 +134,15 @@ class Instant:
 
 
 @total_ordering
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Time:
     """A length of time in milliseconds, PyFlink's older class."""
 
     _milliseconds: int
+
+    def __init__(self, milliseconds: int) -> None:
+        # A field of this name would hide the static method below.
+        object.__setattr__(self, "_milliseconds", milliseconds)
 
     def to_milliseconds(self) -> int:
         """Return milliseconds."""

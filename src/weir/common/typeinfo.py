@@ -29,7 +29,6 @@ __all__ = [
     "TupleTypeInfo",
     "TypeInformation",
     "Types",
-    "type_from_json",
 ]
 
 
@@ -88,7 +87,6 @@ class BasicTypeInfo(TypeInformation):
     __slots__ = ()
 
     def __init__(self, kind: str) -> None:
-        """Look the check up by the type's name."""
         if kind not in _check.BASIC_CHECKS:
             msg = f"unknown basic type {kind!r}: use one of {sorted(_check.BASIC_CHECKS)}"
             raise UsageError(msg)
@@ -115,7 +113,6 @@ class InstantTypeInfo(_NamedBasic):
     __slots__ = ()
 
     def __init__(self) -> None:
-        """Create the type."""
         super().__init__("INSTANT")
 
 
@@ -125,7 +122,6 @@ class DateTypeInfo(_NamedBasic):
     __slots__ = ()
 
     def __init__(self) -> None:
-        """Create the type."""
         super().__init__("SQL_DATE")
 
 
@@ -135,7 +131,6 @@ class TimeTypeInfo(_NamedBasic):
     __slots__ = ()
 
     def __init__(self) -> None:
-        """Create the type."""
         super().__init__("SQL_TIME")
 
 
@@ -145,7 +140,6 @@ class TimestampTypeInfo(_NamedBasic):
     __slots__ = ()
 
     def __init__(self) -> None:
-        """Create the type."""
         super().__init__("SQL_TIMESTAMP")
 
 
@@ -155,7 +149,6 @@ class PickledBytesTypeInfo(_NamedBasic):
     __slots__ = ()
 
     def __init__(self) -> None:
-        """Create the type."""
         super().__init__("PICKLED_BYTE_ARRAY")
 
 
@@ -182,7 +175,6 @@ class _ElementTypeInfo(TypeInformation):
     _kind = "LIST"
 
     def __init__(self, element_type: TypeInformation) -> None:
-        """Keep the type of the elements."""
         element = _require_type(element_type, f"the element type of Types.{self._kind}")
         name = f"Types.{self._kind}({element!r})"
         self._init(self._kind, (element,), self._element_check(name, element))
@@ -249,7 +241,6 @@ class MapTypeInfo(TypeInformation):
     __slots__ = ()
 
     def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
-        """Keep both types."""
         key = _require_type(key_type_info, "the key type of Types.MAP")
         value = _require_type(value_type_info, "the value type of Types.MAP")
         name = f"Types.MAP({key!r}, {value!r})"
@@ -279,7 +270,6 @@ class TupleTypeInfo(TypeInformation):
     __slots__ = ()
 
     def __init__(self, field_types: Sequence[TypeInformation]) -> None:
-        """Keep the types of the fields."""
         types = tuple(_require_type(t, "a field type of Types.TUPLE") for t in field_types)
         name = f"Types.TUPLE({list(types)!r})"
         self._init("TUPLE", (types,), _check.check_tuple(name, [t.check for t in types]))
@@ -309,7 +299,6 @@ class RowTypeInfo(TypeInformation):
     def __init__(
         self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None
     ) -> None:
-        """Keep types and names."""
         types = tuple(_require_type(t, "a field type of Types.ROW") for t in field_types)
         names = None if field_names is None else tuple(field_names)
         if names is not None and (
@@ -371,6 +360,10 @@ def _row_named(field_names: Sequence[str], field_types: Sequence[TypeInformation
     return RowTypeInfo(field_types, field_names)
 
 
+def _list(element_type_info: TypeInformation) -> ListTypeInfo:
+    return ListTypeInfo(element_type_info)
+
+
 class Types:
     """All types by PyFlink's names: call them, `Types.LONG()`, `Types.LIST(Types.STRING())`.
 
@@ -401,7 +394,7 @@ class Types:
     BASIC_ARRAY = staticmethod(BasicArrayTypeInfo)
     OBJECT_ARRAY = staticmethod(ObjectArrayTypeInfo)
     MAP = staticmethod(MapTypeInfo)
-    LIST = staticmethod(ListTypeInfo)
+    LIST = staticmethod(_list)
 
 
 _ELEMENT_TYPES: dict[str, Callable[[TypeInformation], TypeInformation]] = {

@@ -11,9 +11,10 @@ import enum
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
+from operator import is_
 from typing import Any, ClassVar
 
-__all__ = ["Row", "RowKind", "row_class"]
+__all__ = ["Row", "RowKind"]
 
 
 class RowKind(enum.Enum):
@@ -118,6 +119,19 @@ class Row:
         """Return what key groups are computed from: the values, ordered by field name."""
         order, values = self._order, self._values
         return values if order is None else tuple([values[i] for i in order])
+
+    def __weir_replaced__(self, change: Callable[[Any], Any], *, in_order: bool = False) -> Row:
+        """Return an equal row with changed values, itself if none changes.
+
+        With `in_order` its fields are ordered by name, as in all equal rows.
+        """
+        wanted, before = self.__class__, self._values
+        if in_order and self._order is not None:
+            wanted = row_class(tuple(sorted(self._fields or ())), self._kind)
+            before = self.__weir_key__()
+        values = tuple([change(value) for value in before])
+        same = wanted is self.__class__ and all(map(is_, values, before))
+        return self if same else wanted._of(values)
 
     def _position(self, name: str) -> int:
         position = self._index.get(name)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from weir.config.option import BOOLEAN, DURATION, FLOAT, INT, MEMORY, STRING, ConfigOption, one_of
+from weir.config.state_backends import DEFAULT_STATE_BACKEND, ROCKSDB, STATE_BACKENDS
 
 _R = "state.backend.rocksdb."
 _C = "state.changelog."
+_NAMES = [facts.name for facts in STATE_BACKENDS]
+_OLD_NAMES = [name for facts in STATE_BACKENDS for name in facts.old_names]
 
 STATE_BACKEND = ConfigOption(
     "state.backend.type",
-    one_of("hashmap", "rocksdb", "filesystem", "jobmanager", forst="rocksdb", memory="jobmanager"),
-    "hashmap",
+    one_of(*_NAMES, *_OLD_NAMES, forst=ROCKSDB.name, memory="jobmanager"),
+    DEFAULT_STATE_BACKEND,
     "The state backend; filesystem and jobmanager are old names that also choose a storage.",
-    ("state.backend",),
+    deprecated_keys=("state.backend",),
 )
 TMP_DIRS = ConfigOption(
     "io.tmp.dirs", STRING, None, "Where slots keep files while they live; the first of several."
@@ -22,28 +25,28 @@ LATENCY_TRACKING = ConfigOption(
     BOOLEAN,
     False,
     "Measure how long state access takes.",
-    ("state.backend.latency-track.keyed-state-enabled",),
+    deprecated_keys=("state.backend.latency-track.keyed-state-enabled",),
 )
 LATENCY_SAMPLE_INTERVAL = ConfigOption(
     "state.latency-track.sample-interval",
     INT,
     100,
     "Measure every so many accesses.",
-    ("state.backend.latency-track.sample-interval",),
+    deprecated_keys=("state.backend.latency-track.sample-interval",),
 )
 LATENCY_HISTORY_SIZE = ConfigOption(
     "state.latency-track.history-size",
     INT,
     128,
     "Measurements to keep.",
-    ("state.backend.latency-track.history-size",),
+    deprecated_keys=("state.backend.latency-track.history-size",),
 )
 LATENCY_STATE_NAME = ConfigOption(
     "state.latency-track.state-name-as-variable",
     BOOLEAN,
     True,
     "Measure each state on its own.",
-    ("state.backend.latency-track.state-name-as-variable",),
+    deprecated_keys=("state.backend.latency-track.state-name-as-variable",),
 )
 
 ROCKSDB_LOCALDIR = ConfigOption(
@@ -179,85 +182,89 @@ CHANGELOG = ConfigOption(
     BOOLEAN,
     False,
     "Log every change of state as it happens.",
-    ("state.backend.changelog.enabled",),
+    deprecated_keys=("state.backend.changelog.enabled",),
 )
 CHANGELOG_STORAGE = ConfigOption(
     _C + "storage",
     one_of("memory", "filesystem"),
     "memory",
     "Where changes are logged.",
-    ("state.backend.changelog.storage",),
+    deprecated_keys=("state.backend.changelog.storage",),
 )
 CHANGELOG_MATERIALIZE = ConfigOption(
     _C + "periodic-materialize.enabled",
     BOOLEAN,
     True,
     "Write whole state now and then and cut the log.",
-    ("state.backend.changelog.periodic-materialize.enabled",),
+    deprecated_keys=("state.backend.changelog.periodic-materialize.enabled",),
 )
 CHANGELOG_MATERIALIZE_INTERVAL = ConfigOption(
     _C + "periodic-materialize.interval",
     DURATION,
     600_000,
     "Time between two materialisations.",
-    ("state.backend.changelog.periodic-materialize.interval",),
+    deprecated_keys=("state.backend.changelog.periodic-materialize.interval",),
 )
 CHANGELOG_MAX_FAILURES = ConfigOption(
     _C + "max-failures-allowed",
     INT,
     3,
     "Failed materialisations in a row before the job fails.",
-    ("state.backend.changelog.max-failures-allowed",),
+    deprecated_keys=("state.backend.changelog.max-failures-allowed",),
 )
 CHANGELOG_BASE_PATH = ConfigOption(
-    _C + "dstl.dfs.base-path", STRING, None, "Directory of the log.", ("dstl.dfs.base-path",)
+    _C + "dstl.dfs.base-path",
+    STRING,
+    None,
+    "Directory of the log.",
+    deprecated_keys=("dstl.dfs.base-path",),
 )
 CHANGELOG_COMPRESSION = ConfigOption(
     _C + "dstl.dfs.compression.enabled",
     BOOLEAN,
     False,
     "Compress the log.",
-    ("dstl.dfs.compression.enabled",),
+    deprecated_keys=("dstl.dfs.compression.enabled",),
 )
 CHANGELOG_PERSIST_THRESHOLD = ConfigOption(
     _C + "dstl.dfs.preemptive-persist-threshold",
     MEMORY,
     5 << 20,
     "Changes that are written before a checkpoint asks for them.",
-    ("dstl.dfs.preemptive-persist-threshold",),
+    deprecated_keys=("dstl.dfs.preemptive-persist-threshold",),
 )
 CHANGELOG_PERSIST_DELAY = ConfigOption(
     _C + "dstl.dfs.batch.persist-delay",
     DURATION,
     10,
     "How long changes of several operators are gathered.",
-    ("dstl.dfs.batch.persist-delay",),
+    deprecated_keys=("dstl.dfs.batch.persist-delay",),
 )
 CHANGELOG_PERSIST_SIZE = ConfigOption(
     _C + "dstl.dfs.batch.persist-size-threshold",
     MEMORY,
     10 << 20,
     "Changes of several operators that are not gathered any longer.",
-    ("dstl.dfs.batch.persist-size-threshold",),
+    deprecated_keys=("dstl.dfs.batch.persist-size-threshold",),
 )
 CHANGELOG_UPLOAD_ATTEMPTS = ConfigOption(
     _C + "dstl.dfs.upload.max-attempts",
     INT,
     3,
     "How often writing a part of the log is tried.",
-    ("dstl.dfs.upload.max-attempts",),
+    deprecated_keys=("dstl.dfs.upload.max-attempts",),
 )
 CHANGELOG_UPLOAD_TIMEOUT = ConfigOption(
     _C + "dstl.dfs.upload.timeout",
     DURATION,
     1_000,
     "Time for one attempt.",
-    ("dstl.dfs.upload.timeout",),
+    deprecated_keys=("dstl.dfs.upload.timeout",),
 )
 CHANGELOG_UPLOAD_IN_FLIGHT = ConfigOption(
     _C + "dstl.dfs.upload.max-in-flight",
     MEMORY,
     100 << 20,
     "Changes that wait to be written, before records have to wait.",
-    ("dstl.dfs.upload.max-in-flight",),
+    deprecated_keys=("dstl.dfs.upload.max-in-flight",),
 )

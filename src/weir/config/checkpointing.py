@@ -47,7 +47,7 @@ NUM_RETAINED = ConfigOption(
     INT,
     1,
     "Completed checkpoints to keep.",
-    ("state.checkpoints.num-retained",),
+    deprecated_keys=("state.checkpoints.num-retained",),
     minimum=1,
 )
 UNALIGNED = ConfigOption(
@@ -55,14 +55,14 @@ UNALIGNED = ConfigOption(
     BOOLEAN,
     False,
     "Let barriers overtake data and store that data in the checkpoint.",
-    (_C + "unaligned",),
+    deprecated_keys=(_C + "unaligned",),
 )
 ALIGNED_TIMEOUT = ConfigOption(
     _C + "aligned-checkpoint-timeout",
     DURATION,
     0,
     "How long an unaligned checkpoint tries to align first.",
-    (_C + "alignment-timeout",),
+    deprecated_keys=(_C + "alignment-timeout",),
 )
 UNALIGNED_FORCED = ConfigOption(
     _C + "unaligned.forced", BOOLEAN, False, "Allow unaligned checkpoints where Flink refuses them."
@@ -96,49 +96,49 @@ DURING_RECOVERY = ConfigOption(
     BOOLEAN,
     False,
     "Take checkpoints while in-flight data is being restored.",
-    (_C + "unaligned.during-recovery.enabled",),
+    deprecated_keys=(_C + "unaligned.during-recovery.enabled",),
 )
 INCREMENTAL = ConfigOption(
     _C + "incremental",
     BOOLEAN,
     False,
     "Store only what changed since the previous checkpoint.",
-    ("state.backend.incremental",),
+    deprecated_keys=("state.backend.incremental",),
 )
 STORAGE = ConfigOption(
     _C + "storage",
     one_of("jobmanager", "filesystem"),
     None,
     "Where checkpoints are kept; by default a filesystem when a directory is set.",
-    ("state.checkpoint-storage",),
+    deprecated_keys=("state.checkpoint-storage",),
 )
 CHECKPOINT_DIR = ConfigOption(
     _C + "dir",
     STRING,
     None,
     "Directory of checkpoints.",
-    ("state.checkpoints.dir", "state.backend.fs.checkpointdir"),
+    deprecated_keys=("state.checkpoints.dir", "state.backend.fs.checkpointdir"),
 )
 SAVEPOINT_DIR = ConfigOption(
     _C + "savepoint-dir",
     STRING,
     None,
     "Default directory of savepoints.",
-    ("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
+    deprecated_keys=("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
 )
 CREATE_SUBDIR = ConfigOption(
     _C + "create-subdir",
     BOOLEAN,
     True,
     "Give every job a directory of its own below the checkpoint directory.",
-    ("state.checkpoints.create-subdir",),
+    deprecated_keys=("state.checkpoints.create-subdir",),
 )
 DATA_INLINE_THRESHOLD = ConfigOption(
     _C + "data-inline-threshold",
     MEMORY,
     20 << 10,
     "State below this size is stored in the metadata file.",
-    ("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
+    deprecated_keys=("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
 )
 MEMORY_STATE_SIZE = ConfigOption(
     "weir.checkpoint.jobmanager-max-state-size",
@@ -151,28 +151,28 @@ WRITE_BUFFER_SIZE = ConfigOption(
     INT,
     4096,
     "Buffer of checkpoint files in bytes.",
-    ("state.storage.fs.write-buffer-size", "state.backend.fs.write-buffer-size"),
+    deprecated_keys=("state.storage.fs.write-buffer-size", "state.backend.fs.write-buffer-size"),
 )
 LOCAL_BACKUP = ConfigOption(
     _C + "local-backup.enabled",
     BOOLEAN,
     False,
     "Keep a copy of each subtask's state on its host.",
-    ("state.backend.local-recovery",),
+    deprecated_keys=("state.backend.local-recovery",),
 )
 LOCAL_BACKUP_DIRS = ConfigOption(
     _C + "local-backup.dirs",
     STRING,
     None,
     "Directories of local copies.",
-    ("taskmanager.state.local.root-dirs",),
+    deprecated_keys=("taskmanager.state.local.root-dirs",),
 )
 AFTER_TASKS_FINISH = ConfigOption(
     _C + "checkpoints-after-tasks-finish",
     BOOLEAN,
     True,
     "Take checkpoints when part of the sources has ended.",
-    (_C + "checkpoints-after-tasks-finish.enabled",),
+    deprecated_keys=(_C + "checkpoints-after-tasks-finish.enabled",),
 )
 INTERVAL_DURING_BACKLOG = ConfigOption(
     _C + "interval-during-backlog",
@@ -188,7 +188,7 @@ CLEANER_PARALLEL = ConfigOption(
     BOOLEAN,
     True,
     "Delete old checkpoints in parallel.",
-    ("state.checkpoint.cleaner.parallel-mode",),
+    deprecated_keys=("state.checkpoint.cleaner.parallel-mode",),
 )
 SYNC_PHASE_TIMEOUT = ConfigOption(
     _C + "sync-phase-timeout", DURATION, 0, "Limit of the synchronous part; 0 for none."
@@ -223,36 +223,40 @@ RECOVERY_PATH = ConfigOption(
     STRING,
     None,
     "Savepoint or checkpoint to start from.",
-    ("execution.savepoint.path",),
+    deprecated_keys=("execution.savepoint.path",),
 )
 IGNORE_UNCLAIMED_STATE = ConfigOption(
     _R + "ignore-unclaimed-state",
     BOOLEAN,
     False,
     "Start although state of the savepoint has no operator in the program.",
-    ("execution.savepoint.ignore-unclaimed-state",),
+    deprecated_keys=("execution.savepoint.ignore-unclaimed-state",),
 )
 CLAIM_MODE = ConfigOption(
     _R + "claim-mode",
     one_of("NO_CLAIM", "CLAIM", "LEGACY"),
     "NO_CLAIM",
     "Who owns the files that the job starts from.",
-    ("execution.savepoint-restore-mode",),
+    deprecated_keys=("execution.savepoint-restore-mode",),
 )
 RECOVERY_FROM_LOCAL = ConfigOption(
-    _R + "from-local", BOOLEAN, False, "Prefer local copies.", ("state.backend.local-recovery",)
+    _R + "from-local",
+    BOOLEAN,
+    False,
+    "Prefer local copies.",
+    deprecated_keys=("state.backend.local-recovery",),
 )
 APPROXIMATE_LOCAL_RECOVERY = ConfigOption(
     _R + "approximate-local-recovery",
     BOOLEAN,
     False,
     "Accepted, without effect.",
-    (_C + "approximate-local-recovery",),
+    deprecated_keys=(_C + "approximate-local-recovery",),
 )
 WITHOUT_CHANNEL_STATE = ConfigOption(
     _R + "without-channel-state.checkpoint-id",
     INT,
     -1,
     "Ignore the in-flight data of this checkpoint.",
-    (_C + "recover-without-channel-state.checkpoint-id",),
+    deprecated_keys=(_C + "recover-without-channel-state.checkpoint-id",),
 )

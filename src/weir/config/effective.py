@@ -16,6 +16,7 @@ from weir.config import backend, checkpointing
 from weir.config.layer import Layer
 from weir.config.option import MAP, ConfigOption, is_secret
 from weir.config.options import ALL_OPTIONS, KNOWN_KEYS, OPTION_BY_KEY
+from weir.config.state_backends import state_backend
 from weir.errors import UsageError
 
 OWNED_NAMESPACES = (
@@ -154,9 +155,8 @@ class Settings:
         return notes + disagreements + [str(found) for found in unknown]
 
     def state_backend(self) -> str:
-        """Return "hashmap" or "rocksdb", whatever spelling chose it."""
-        chosen = self.get(backend.STATE_BACKEND)
-        return "rocksdb" if chosen == "rocksdb" else "hashmap"
+        """Return the name of the state backend, whatever spelling chose it."""
+        return state_backend(self.get(backend.STATE_BACKEND)).name
 
     def checkpoint_storage(self) -> str:
         """Return "jobmanager" or "filesystem": as set, or as the old backend name or path implies.

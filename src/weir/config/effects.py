@@ -47,6 +47,7 @@ _REASONS: tuple[tuple[ConfigOption, str], ...] = (
     (e.PYTHON_BUNDLE_SIZE, "an epoch is the bundle"),
     (e.PYTHON_BUNDLE_TIME, "an epoch is the bundle"),
     (e.PYTHON_EXECUTION_MODE, "functions always run in processes of their own"),
+    (e.PYTHON_METRIC_ENABLED, "metrics of functions are always reported"),
     (c.UNALIGNED_FORCED, "unaligned checkpoints are never refused"),
     (c.UNALIGNED_MAX_SUBTASKS_PER_FILE, _IN_FLIGHT),
     (c.UNALIGNED_INTERRUPTIBLE_TIMERS, "timers fire as one part of an epoch"),

@@ -27,7 +27,7 @@ NO_SETTINGS: Final = frozenset(
         "WEIR_FAILPOINTS",
         "WEIR_JOBMANAGER",
         "WEIR_RUN_DIR",
-        "WEIR_SLOT_LOG",
+        "WEIR_SLOT_PYTHON",
         "WEIR_SLOT_TOKEN",
         "WEIR_SPARK_LOG",
         "WEIR_TOKEN",

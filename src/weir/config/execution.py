@@ -38,7 +38,7 @@ OPERATOR_CHAINING = ConfigOption(
     BOOLEAN,
     True,
     "Run neighbouring operators in one call.",
-    (_P + "operator-chaining",),
+    deprecated_keys=(_P + "operator-chaining",),
 )
 GLOBAL_JOB_PARAMETERS = ConfigOption(
     _P + "global-job-parameters", MAP, {}, "Parameters that every function can read."
@@ -66,7 +66,7 @@ BUFFER_TIMEOUT = ConfigOption(
     DURATION,
     100,
     "Accepted: records travel once an epoch.",
-    ("execution.buffer-timeout",),
+    deprecated_keys=("execution.buffer-timeout",),
 )
 BUFFER_TIMEOUT_ENABLED = ConfigOption(
     "execution.buffer-timeout.enabled", BOOLEAN, True, "Accepted, without effect."
@@ -79,7 +79,7 @@ RESTART_STRATEGY = ConfigOption(
     one_of("none", "fixed-delay", "failure-rate", "exponential-delay", off="none", disable="none"),
     None,
     "What happens after a failure: exponential-delay with checkpoints, none without, by default.",
-    ("restart-strategy",),
+    deprecated_keys=("restart-strategy",),
 )
 FIXED_DELAY_ATTEMPTS = ConfigOption(_S + "fixed-delay.attempts", INT, 1, "Number of restarts.")
 FIXED_DELAY_DELAY = ConfigOption(_S + "fixed-delay.delay", DURATION, 1000, "Delay of a restart.")
@@ -132,6 +132,9 @@ PYTHON_BUNDLE_TIME = ConfigOption(
 PYTHON_EXECUTION_MODE = ConfigOption(
     "python.execution-mode", STRING, "process", "Accepted, without effect."
 )
+PYTHON_METRIC_ENABLED = ConfigOption(
+    "python.metric.enabled", BOOLEAN, True, "Report the metrics of functions."
+)
 
 TRIGGER = ConfigOption(
     "weir.trigger",
@@ -160,6 +163,42 @@ DIRECT_BYTES = ConfigOption(
     "After an epoch that moved no more than this between operators, the next one is handed to the "
     "slots by the driver, without a shuffle, as long as no level moves more than 16 times as much; "
     "0 leaves every epoch to Spark.",
+)
+EPOCH_MEMORY = ConfigOption(
+    "weir.epoch.memory",
+    MEMORY,
+    256 << 20,
+    "Of the input of a level, and of its output, a slot keeps this much in memory; what goes "
+    "beyond lies in files without a name in io.tmp.dirs.",
+)
+OUTPUT_LIMIT = ConfigOption(
+    "weir.epoch.output-limit",
+    MEMORY,
+    16 << 30,
+    "A slot fails when the operators of a level send more than this in one epoch.",
+)
+PROCESS_MEMORY = ConfigOption(
+    "taskmanager.memory.process.size",
+    MEMORY,
+    None,
+    "A slot that uses more memory than this fails and names the operator at work. Without it, a "
+    "slot fails when the host or its container has next to none left and the slot has half of it.",
+)
+BEHIND_COMMITS = ConfigOption(
+    "weir.recovery.behind-commits",
+    one_of("refuse", "repeat", "take-back", true="repeat", false="refuse"),
+    "refuse",
+    "What a job does when the newest checkpoint is damaged and output was committed since the one "
+    "before it: refuse fails, repeat writes that output again (at least once), take-back removes "
+    "it first (exactly once), where all sinks can. The last also holds when a job starts from an "
+    "older checkpoint of a job that has ended.",
+)
+MISSING_FILES = ConfigOption(
+    "weir.recovery.missing-files-timeout",
+    DURATION,
+    300_000,
+    "How long restarts look again for files of a checkpoint that are not there, such as on a "
+    "storage that is not mounted, before they count as lost. The restart strategy says how often.",
 )
 SOURCE_BATCH_ROWS = ConfigOption(
     "weir.source.batch-rows", INT, 100_000, "Rows of a collection in one epoch."

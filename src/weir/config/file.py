@@ -3,6 +3,10 @@
 All values are text, as the options read them: YAML's own idea of a number or of a truth (`off`)
 never gets between the file and an option. Messages name the line and never quote it, because a
 line may hold a secret.
+
+Whatever the file holds, reading it ends soon, with settings or a `UsageError` that names the line:
+its size and nesting are bounded, aliases, which could make gigabytes of a few lines, are not taken,
+and no key counts twice.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NoReturn
 
 import yaml
 
@@ -21,6 +25,9 @@ from weir.errors import UsageError
 
 FILE_NAME = "weir-conf.yaml"
 SYSTEM_DIRECTORY = Path("/etc/weir")
+SIZE_MAX: Final = 128 * 1024
+DEPTH_MAX: Final = 32
+_TOO_DEEP: Final = f"it is nested deeper than {DEPTH_MAX} levels"
 _UNSET = ("", "~", "null", "Null", "NULL")
 
 
@@ -69,9 +76,17 @@ def read_file(path: Path | None) -> Layer:
         return Layer()
     shown = f"the configuration file {str(path)!r}"
     try:
-        return parse(path.read_text("utf-8"), shown)
-    except (OSError, UnicodeDecodeError) as error:
+        with path.open("rb") as file:
+            data = file.read(SIZE_MAX + 1)
+    except OSError as error:
         msg = f"{shown} cannot be read: {error}"
+        raise UsageError(msg) from error
+    _refuse_large(len(data), shown)
+    try:
+        return parse(data.decode("utf-8-sig"), shown)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        msg = f"{shown}, line {line}: cannot be read, it is not UTF-8 text ({error.reason})"
         raise UsageError(msg) from error
 
 
@@ -79,38 +94,105 @@ def parse(text: str, shown: str) -> Layer:
     """Read YAML text that messages call `shown`.
 
     Raises:
-        UsageError: it is not a YAML mapping.
+        UsageError: it is not a YAML mapping, is too large or nested too deeply, has aliases, or a
+            key is there twice.
     """
-    loader = yaml.BaseLoader(text)
+    _refuse_large(len(text), shown)
     try:
-        node = loader.get_single_node()
-        if node is None:
-            return Layer(origin=shown)
-        if not isinstance(node, yaml.MappingNode):
-            msg = f"{shown} holds no settings: expected lines of 'key: value'"
-            raise UsageError(msg)
-        reader = _Reader(loader, shown)
-        reader.read(node, "")
+        node = _composed(text)
     except yaml.YAMLError as error:
         raise UsageError(_explain(error, text, shown)) from error
+    except (ValueError, OverflowError) as error:
+        # Numbers in directives and escapes that are none to Python.
+        msg = f"{shown} is not valid YAML: {error}"
+        raise UsageError(msg) from error
+    if node is None:
+        return Layer(origin=shown)
+    if not isinstance(node, yaml.MappingNode):
+        line = node.start_mark.line + 1
+        msg = f"{shown}, line {line}: there are no settings: expected lines of 'key: value'"
+        raise UsageError(msg)
+    reader = _Reader(shown)
+    reader.read(node, "")
+    return Layer(reader.values, shown, places=reader.places)
+
+
+def _refuse_large(size: int, shown: str) -> None:
+    if size > SIZE_MAX:
+        limit = f"at most {SIZE_MAX} bytes are read: leave out what is not a setting"
+        msg = f"{shown} is too large: {limit}"
+        raise UsageError(msg)
+
+
+def _composed(text: str) -> yaml.Node | None:
+    loader = _Loader(text)
+    try:
+        node: yaml.Node | None = loader.get_single_node()
+        return node
     finally:
         loader.dispose()
-    return Layer(reader.values, shown, places=reader.places, notes=reader.notes)
+
+
+class _Loader(yaml.BaseLoader):  # type: ignore[misc]
+    """Composes a document without aliases, up to a depth; no key is twice in one mapping."""
+
+    _depth = 0
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        # The scanner's work for each bracket grows with the number of those that are open.
+        if self.flow_level == DEPTH_MAX:
+            _refuse(_TOO_DEEP, self.get_mark())
+        super().fetch_flow_collection_start(token)
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            _refuse("aliases (*name) are not taken, write the value itself", event.start_mark)
+        if self._depth == DEPTH_MAX:
+            _refuse(_TOO_DEEP, event.start_mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def compose_scalar_node(self, anchor: dict[Any, yaml.Node]) -> yaml.ScalarNode:
+        node = super().compose_scalar_node(anchor)
+        if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in node.value):
+            _refuse("there is an escape that stands for no character", node.start_mark)
+        return node
+
+    def compose_mapping_node(self, anchor: dict[Any, yaml.Node]) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        first: dict[str, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                _refuse("a key has to be plain text", key.start_mark)
+            if key.value in first:
+                _refuse(_twice(key.value, first[key.value]), key.start_mark)
+            first[key.value] = key.start_mark.line + 1
+        return node
+
+
+def _refuse(problem: str, mark: yaml.Mark) -> NoReturn:
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def _twice(key: str, line: int) -> str:
+    return f"{key!r} is there twice, line {line} has it first: keep one of them"
 
 
 class _Reader:
     """Collects the settings of a YAML document with their lines."""
 
-    def __init__(self, loader: yaml.BaseLoader, shown: str) -> None:
-        self._loader = loader
+    def __init__(self, shown: str) -> None:
         self._shown = shown
+        self._lines: dict[str, int] = {}
         self.values: dict[str, Any] = {}
         self.places: dict[str, str] = {}
-        self.notes: list[str] = []
 
     def read(self, node: yaml.MappingNode, prefix: str) -> None:
         for key_node, value_node in node.value:
-            key = prefix + str(self._construct(key_node))
+            key = prefix + key_node.value
             option = OPTION_BY_KEY.get(key)
             if isinstance(value_node, yaml.MappingNode) and (
                 option is None or option.type is not MAP
@@ -120,19 +202,29 @@ class _Reader:
                 self._keep(key, value_node, key_node.start_mark.line + 1)
 
     def _keep(self, key: str, node: yaml.Node, line: int) -> None:
-        place = f"{self._shown}, line {line}"
-        if key in self.values:
-            self.notes.append(f"{place}: {key!r} is there twice, the last one counts")
-            self.values.pop(key)
-        self.places[key] = place
+        place = self.places[key] = f"{self._shown}, line {line}"
+        if key in self._lines:
+            msg = f"{place}: {_twice(key, self._lines[key])}"
+            raise UsageError(msg)
+        self._lines[key] = line
         if not (isinstance(node, yaml.ScalarNode) and not node.style and node.value in _UNSET):
-            self.values[key] = self._construct(node)
+            self.values[key] = _value(node)
 
-    def _construct(self, node: yaml.Node) -> Any:
-        return self._loader.construct_object(node, deep=True)
+
+def _value(node: yaml.Node) -> Any:
+    """Return the text of a node, or lists and dicts of texts."""
+    if isinstance(node, yaml.MappingNode):
+        return {key.value: _value(value) for key, value in node.value}
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(value) for value in node.value]
+    return node.value
 
 
 def _explain(error: yaml.YAMLError, text: str, shown: str) -> str:
+    if isinstance(error, yaml.reader.ReaderError):
+        number = text.count("\n", 0, error.position) + 1
+        found = f"the character U+{ord(text[error.position]):04X}, which no text file has"
+        return f"{shown}, line {number}: there is {found}"
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return f"{shown} is not valid YAML: {error}"

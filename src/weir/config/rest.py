@@ -8,14 +8,14 @@ BIND_ADDRESS = ConfigOption(
     "rest.bind-address",
     STRING,
     "localhost",
-    "Address that REST listens on; beyond this machine every request needs a token.",
+    "Address that REST listens on.",
 )
 BIND_PORT = ConfigOption(
     "rest.bind-port",
     STRING,
     "8081-8181",
     "Ports that REST tries in order: `8081`, `8081,8090-8100` and so on; `0` for any free one.",
-    ("rest.port",),
+    deprecated_keys=("rest.port",),
 )
 ADDRESS = ConfigOption(
     "rest.address",
@@ -27,5 +27,6 @@ TOKEN = ConfigOption(
     "weir.rest.token",
     STRING,
     None,
-    "Secret that requests send as bearer token; made up when one is needed and none is given.",
+    "Secret that requests send as bearer token; made up for every process if none is given. `none` "
+    "lets every user of this machine stop jobs and delete savepoints.",
 )

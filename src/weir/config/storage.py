@@ -17,7 +17,7 @@ S3_PATH_STYLE = ConfigOption(
     BOOLEAN,
     None,
     "Whether the bucket is part of the path, not of the host name; true by default.",
-    ("s3.path-style-access",),
+    deprecated_keys=("s3.path-style-access",),
 )
 WEBHDFS_ADDRESS = ConfigOption(
     "weir.storage.webhdfs-address",

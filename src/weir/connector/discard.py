@@ -14,6 +14,10 @@ class DiscardingSink(Sink):
         """Create a writer that does nothing."""
         return _DiscardingWriter()
 
+    def can_take_back(self) -> bool:
+        """Nothing was ever committed."""
+        return True
+
     def __repr__(self) -> str:
         """Read as the constructor call."""
         return "DiscardingSink()"
@@ -30,6 +34,9 @@ class _DiscardingWriter(SinkWriter):
         return []
 
     def commit(self, committables: list[bytes]) -> None:
+        return
+
+    def take_back(self, keep: list[bytes], checkpoint_id: int) -> None:
         return
 
     def abort(self) -> None:

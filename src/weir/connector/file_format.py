@@ -2,13 +2,15 @@
 
 A `FileFormat` is a picklable choice; `bind` joins it with the type of the stream and returns what
 opens a part file. Every line-based format encodes a whole list in one call. A value that cannot
-be written raises `UsageError` and names the value; nothing of its batch is then visible.
+be written raises `UsageError` and names the value; nothing of its batch is then visible. Whatever
+is raised says at which record, see `weir.connector.sink.blame`.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
@@ -18,11 +20,13 @@ import msgspec
 from weir.common.serialization import Encoder
 from weir.common.typeinfo import RowTypeInfo
 from weir.common.types import Row
+from weir.connector.sink import blame
 from weir.errors import UsageError
 
-_REFUSED = (TypeError, ValueError, RecursionError)
+_REFUSED = (TypeError, ValueError, RecursionError, csv.Error)
 
 EncodeBatch = Callable[[list[Any]], bytes]
+NON_FINITE = ("refuse", "null", "text")
 
 
 class PartWriter(ABC):
@@ -89,23 +93,76 @@ class JsonLinesFormat(FileFormat):
     """One JSON value per line.
 
     Named rows and dicts become objects, tuples, lists and unnamed rows arrays, dates ISO text,
-    decimals text, bytes base64, NaN null. A named row type names the fields of plain tuples too.
+    decimals text, bytes base64. A named row type names the fields of plain tuples too. JSON has no
+    NaN and no infinity: `non_finite` says whether they are refused, written as null, which is what
+    None is written as, or as the texts "NaN", "Infinity" and "-Infinity".
     """
 
     suffix = ".jsonl"
+
+    def __init__(self, non_finite: str = "refuse") -> None:
+        """Check the choice now."""
+        if non_finite not in NON_FINITE:
+            message = f"JSON lines: non_finite is {non_finite!r}, expected one of {NON_FINITE}"
+            raise UsageError(message)
+        self.non_finite = non_finite
 
     def bind(self, type_info: Any) -> OpenPart:
         """Accept any type."""
         encode_lines = msgspec.json.Encoder(enc_hook=_json_hook).encode_lines
         names = field_names(type_info)
+        choice = self.non_finite
 
         def encode(values: list[Any]) -> bytes:
+            named = _name_all(values, names) if names else values
             try:
-                return encode_lines(_name_all(values, names) if names else values)
+                data = encode_lines(named)
             except _REFUSED:
                 raise _first_bad(values, encode_lines, "JSON") from None
+            # The encoder writes null for them too, so that nearly every batch is done here.
+            if choice == "null" or b"null" not in data:
+                return data
+            lines = data.splitlines(keepends=True)
+            for index, line in enumerate(lines):
+                if b"null" in line:
+                    plain = msgspec.to_builtins(named[index], enc_hook=_json_hook)
+                    number = _non_finite(plain)
+                    if number is not None and choice == "refuse":
+                        raise _no_json_number(values[index], number)
+                    if number is not None:
+                        lines[index] = encode_lines([_with_texts(plain)])
+            return b"".join(lines)
 
         return lambda stream: _LinePart(stream, encode)
+
+
+def _non_finite(plain: Any) -> float | None:
+    """Return the first number that JSON does not have, None if there is none."""
+    if isinstance(plain, float):
+        return None if math.isfinite(plain) else plain
+    items = plain.values() if isinstance(plain, dict) else plain
+    if isinstance(plain, (dict, list, tuple)):
+        return next((found for item in items if (found := _non_finite(item)) is not None), None)
+    return None
+
+
+def _with_texts(plain: Any) -> Any:
+    if isinstance(plain, dict):
+        return {key: _with_texts(item) for key, item in plain.items()}
+    if isinstance(plain, (list, tuple)):
+        return [_with_texts(item) for item in plain]
+    if isinstance(plain, float) and not math.isfinite(plain):
+        return "NaN" if math.isnan(plain) else "Infinity" if plain > 0 else "-Infinity"
+    return plain
+
+
+def _no_json_number(value: Any, number: float) -> UsageError:
+    error = UsageError(
+        f"cannot write {value!r} as JSON: JSON has no {number}; choose FileSink.json_lines(..., "
+        "non_finite='null') or non_finite='text', or map it to another value first"
+    )
+    blame(error, value)
+    return error
 
 
 def _name_all(values: list[Any], names: tuple[str, ...]) -> list[Any]:
@@ -135,7 +192,24 @@ def _first_bad(values: list[Any], encode: Callable[[list[Any]], bytes], form: st
     bad, reason = next(
         (pair for pair in reasons if pair[1] is not None), (values, "unknown reason")
     )
-    return UsageError(f"cannot write {bad!r} as {form}: {reason}; map it to plain values first")
+    error = UsageError(f"cannot write {bad!r} as {form}: {reason}; map it to plain values first")
+    blame(error, bad)
+    return error
+
+
+def _blame_first(error: BaseException, values: list[Any], encode: EncodeBatch) -> None:
+    """Find the record behind an error by trying one after the other."""
+    index = next((i for i, v in enumerate(values) if _raises(encode, v, type(error))), None)
+    if index is not None:
+        blame(error, values[index])
+
+
+def _raises(encode: EncodeBatch, value: Any, kind: type[BaseException]) -> bool:
+    try:
+        encode([value])
+    except kind:
+        return True
+    return False
 
 
 def _refusal(value: Any, encode: Callable[[list[Any]], bytes]) -> str | None:
@@ -156,7 +230,6 @@ class CsvFormat(FileFormat):
     suffix = ".csv"
 
     def __init__(self, row_type: Any = None, header: bool = False) -> None:
-        """Keep the choices."""
         self.row_type = row_type
         self.header = header
 
@@ -171,8 +244,17 @@ class CsvFormat(FileFormat):
             raise UsageError(message)
         header = _csv_lines([names]) if self.header and names else b""
 
-        def encode(values: list[Any]) -> bytes:
+        def encode_any(values: list[Any]) -> bytes:
             return _csv_lines([_csv_fields(value, names) for value in values])
+
+        def encode(values: list[Any]) -> bytes:
+            try:
+                return encode_any(values)
+            except (UnicodeEncodeError, csv.Error):
+                raise _first_bad(values, encode_any, "CSV") from None
+            except BaseException as error:
+                _blame_first(error, values, encode_any)
+                raise
 
         return lambda stream: _LinePart(stream, encode, header)
 
@@ -236,12 +318,18 @@ class TextFormat(FileFormat):
             if not values:
                 return b""
             try:
-                return ("\n".join(map(str, values)) + "\n").encode(charset)
+                return encode_any(values)
             except UnicodeEncodeError:
                 raise _first_bad(values, encode_any, charset) from None
+            except BaseException as error:
+                _blame_first(error, values, encode_any)
+                raise
 
         def encode_any(values: list[Any]) -> bytes:
-            return "\n".join(map(str, values)).encode(charset)
+            texts = list(map(str, values))
+            if len(texts) != len(values):  # `map` took a StopIteration for its end
+                texts = [str(value) for value in values]
+            return ("\n".join(texts) + "\n").encode(charset)
 
         return lambda stream: _LinePart(stream, encode)
 
@@ -250,7 +338,6 @@ class EncoderFormat(FileFormat):
     """Bytes of a user's encoder: an object with `encode(value) -> bytes`, or a callable."""
 
     def __init__(self, encoder: Any) -> None:
-        """Take the encoder's method once."""
         self._encode_one: Callable[[Any], bytes] = getattr(encoder, "encode", encoder)
         if not callable(self._encode_one):
             message = f"expected an encoder with encode(value) -> bytes, got {encoder!r}"
@@ -261,9 +348,29 @@ class EncoderFormat(FileFormat):
         encode_one = self._encode_one
 
         def encode(values: list[Any]) -> bytes:
-            return b"".join(map(encode_one, values))
+            value, data = None, []
+            try:
+                for value in values:
+                    data.append(encode_one(value))
+            except BaseException as error:
+                blame(error, value)
+                raise
+            if not set(map(type, data)) <= {bytes}:
+                _refuse_other_than_bytes(values, data)
+            return b"".join(data)
 
         return lambda stream: _LinePart(stream, encode)
+
+
+def _refuse_other_than_bytes(values: list[Any], data: list[Any]) -> None:
+    for value, one in zip(values, data, strict=True):
+        if not isinstance(one, (bytes, bytearray, memoryview)):
+            error = UsageError(
+                f"the encoder returned {one!r} of type {type(one).__name__} for {value!r}, "
+                "expected bytes: end it with .encode()"
+            )
+            blame(error, value)
+            raise error
 
 
 def row_format(encoder: Any) -> FileFormat:

@@ -30,7 +30,8 @@ class FileSink(Sink):
 
     Guarantees: a reader of the directory sees whole files of completed checkpoints only; files
     being written have names that start with a dot, which Spark and pyarrow skip. A crash at any
-    moment neither loses nor repeats a record, and leaves no hidden file after the restart.
+    moment neither loses nor repeats a record, and leaves no hidden file after the restart. Readers
+    may move or delete visible files at any time.
 
     Example:
         >>> sink = FileSink.json_lines("/tmp/out")
@@ -54,6 +55,10 @@ class FileSink(Sink):
         """Create the writer of one subtask; `UsageError` if the format cannot hold the type."""
         open_part = self._format.bind(context.type_info)
         return FileSinkWriter(context, self._layout, open_part, self._file_system)
+
+    def can_take_back(self) -> bool:
+        """Committed files can be removed: their names tell job, operator and checkpoint."""
+        return True
 
     def with_file_system(self, file_system: FileSystem) -> FileSink:
         """Return the same sink on another file system."""
@@ -101,10 +106,15 @@ class FileSink(Sink):
         bucket_assigner: BucketAssigner | None = None,
         rolling_policy: RollingPolicy | None = None,
         output_file_config: OutputFileConfig | None = None,
+        non_finite: str = "refuse",
     ) -> FileSink:
-        """Write one JSON value per line; named rows become objects."""
+        """Write one JSON value per line; named rows become objects.
+
+        JSON has no NaN and no infinity: the job fails at a record with one, unless `non_finite` is
+        "null", or "text" for "NaN", "Infinity" and "-Infinity".
+        """
         chosen = (bucket_assigner, rolling_policy, output_file_config)
-        return _simple(path, JsonLinesFormat(), *chosen)
+        return _simple(path, JsonLinesFormat(non_finite), *chosen)
 
     @staticmethod
     def csv(
@@ -154,7 +164,6 @@ class FileSinkBuilder:
     """PyFlink's builder; the defaults are Flink's: hourly buckets, prefix "part", no suffix."""
 
     def __init__(self, base_path: str, file_format: FileFormat, policy: RollingPolicy) -> None:
-        """Start with the defaults."""
         self._format = file_format
         self._layout = FileLayout(
             base_path,

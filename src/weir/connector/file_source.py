@@ -12,12 +12,11 @@ from typing import Any
 
 from weir.common.time import Duration
 from weir.common.typeinfo import TypeInformation, Types
+from weir.connector.builtin_sources import TextFileSource
+from weir.connector.source import Opening, Source, SourceStream
 from weir.errors import UsageError
-from weir.graph.sources import TextFileSource
 
-
-class Source:
-    """Base of the sources that `from_source` takes."""
+__all__ = ["FileSource", "FileSourceBuilder", "Source", "StreamFormat"]
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,24 @@ class FileSource(Source):
         """Return the string type: records are lines."""
         return Types.STRING()
 
-    def text_sources(self) -> tuple[TextFileSource, ...]:
-        """Return one plain text source per path, as the engine reads them."""
+    def parts(self) -> tuple[Source, ...]:
+        """Return one plain text source per path, as the engine reads them.
+
+        Raises:
+            UsageError: new files are to be watched for.
+        """
+        if self.discovery_interval_ms is not None:
+            message = (
+                "FileSource.monitor_continuously() is not available; "
+                "use env.from_dataframe(env.get_spark().readStream.text(path))"
+            )
+            raise UsageError(message)
         return tuple(TextFileSource(path, self.charset) for path in self.paths)
+
+    def open(self, opening: Opening) -> SourceStream:
+        """Refuse: each path is a source of its own, with a position of its own."""
+        message = f"source '{opening.name}': a FileSource is read by its parts, path by path"
+        raise UsageError(message)
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:

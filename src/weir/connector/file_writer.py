@@ -1,7 +1,9 @@
 """The writer behind `FileSink`: hidden part files, renamed to their visible name on commit.
 
 A part is written as `.<prefix>-<operator>-<job>-a<attempt>-s<subtask>-<n>.inprogress` in its bucket
-and becomes `<prefix>-<uid>-s<subtask>-<n><suffix>`. The committable is the JSON object
+and becomes `<prefix>-<uid>-s<subtask>-c<checkpoint>-<n><suffix>`. The first 16 digits of the uid
+tell job and operator, and the checkpoint is the first that its records can be in: that is how
+output of newer checkpoints than the restored one is found again. The committable is the JSON object
 `{"temp": path, "final": path, "size": bytes}`, so any subtask of any later attempt or job can
 finish the rename. Invariant: a visible file is complete, durable and never written again.
 """
@@ -9,6 +11,7 @@ finish the rename. Invariant: a visible file is complete, durable and never writ
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -19,10 +22,13 @@ from weir.connector.bucket import BucketAssigner, BucketContext, check_bucket_id
 from weir.connector.file_format import OpenPart, PartWriter
 from weir.connector.file_system import FileSystem, close_quietly, storage_errors
 from weir.connector.rolling import OutputFileConfig, RollingPolicy
-from weir.connector.sink import SinkWriter, WriterContext
-from weir.errors import CorruptStateError
-from weir.ids import unique_suffix
+from weir.connector.sink import SinkWriter, WriterContext, blame
+from weir.errors import CorruptStateError, StorageError
+from weir.ids import murmur3_128, unique_suffix
 
+MISSING_FILES = "numMissingFiles"
+"""The counter of files that were gone when a restored checkpoint was to be committed again."""
+log = logging.getLogger("weir.sink")
 # Size limits are checked between slices, so a part exceeds its limit by at most one slice.
 SLICE_ROWS = 4096
 
@@ -43,7 +49,7 @@ class _OpenPart:
     stream: BinaryIO
     writer: PartWriter
     temp: str
-    final: str
+    number: int
     opened_ms: int
     written_ms: int
 
@@ -53,6 +59,18 @@ def temp_pattern(operator_id: str) -> re.Pattern[str]:
     return re.compile(
         rf"\..+-{re.escape(operator_id[:8])}-(.+)-a(\d+)-s\d+-\d+\.inprogress", re.DOTALL
     )
+
+
+def owner_digits(job_id: str, operator_id: str) -> str:
+    """Return the digits in the names of the files that an operator of a job made visible."""
+    return murmur3_128(f"{job_id}-{operator_id}".encode()).hex()[:16]
+
+
+@dataclass(frozen=True)
+class _ClosedPart:
+    temp: str
+    number: int
+    size: int
 
 
 class FileSinkWriter(SinkWriter):
@@ -71,10 +89,10 @@ class FileSinkWriter(SinkWriter):
         self._open_part = open_part
         self._fs = file_system
         self._clock = context.clock
-        self._uid = unique_suffix(16)
+        self._uid = owner_digits(context.job_id, context.operator_id) + unique_suffix(8)
         self._counter = 0
         self._open: dict[str, _OpenPart] = {}
-        self._closed: list[bytes] = []
+        self._closed: list[_ClosedPart] = []
         self._directories: set[str] = set()
         self._last_check_ms = context.clock.now_ms()
 
@@ -98,14 +116,19 @@ class FileSinkWriter(SinkWriter):
         get_bucket_id = self._layout.bucket_assigner.get_bucket_id
         watermark = self.current_watermark
         groups: dict[str, list[Any]] = {}
-        for index, value in enumerate(values):
-            time = timestamps[index] if timestamps is not None else None
-            bucket = get_bucket_id(value, BucketContext(now, watermark, time))
-            members = groups.get(bucket)
-            if members is None:
-                groups[check_bucket_id(bucket)] = [value]
-            else:
-                members.append(value)
+        value: Any = None
+        try:
+            for index, value in enumerate(values):
+                time = timestamps[index] if timestamps is not None else None
+                bucket = get_bucket_id(value, BucketContext(now, watermark, time))
+                members = groups.get(bucket)
+                if members is None:
+                    groups[check_bucket_id(bucket)] = [value]
+                else:
+                    members.append(value)
+        except BaseException as error:
+            blame(error, value)
+            raise
         return groups
 
     def _append(self, bucket: str, values: list[Any], now: int) -> None:
@@ -122,20 +145,16 @@ class FileSinkWriter(SinkWriter):
     def _start(self, bucket: str, now: int) -> _OpenPart:
         directory = os.path.join(self._layout.base_path, bucket) if bucket else self._base
         self._fs.make_directory(directory)
-        names, me = self._layout.names, self._context
-        prefix, subtask = names.part_prefix, me.subtask
+        me, prefix = self._context, self._layout.names.part_prefix
         owner = f"{me.operator_id[:8]}-{me.job_id}-a{me.attempt}"
         while True:
             number, self._counter = self._counter, self._counter + 1
-            temp = os.path.join(directory, f".{prefix}-{owner}-s{subtask}-{number}.inprogress")
+            temp = os.path.join(directory, f".{prefix}-{owner}-s{me.subtask}-{number}.inprogress")
             try:
                 stream = self._fs.create(temp)
             except FileExistsError:
                 continue
             break
-        final = os.path.join(
-            directory, f"{prefix}-{self._uid}-s{subtask}-{number}{names.part_suffix}"
-        )
         try:
             with storage_errors("write", temp):
                 writer = self._open_part(stream)
@@ -143,7 +162,7 @@ class FileSinkWriter(SinkWriter):
             close_quietly(stream)
             self._fs.remove(temp)
             raise
-        part = _OpenPart(stream, writer, temp, final, now, now)
+        part = _OpenPart(stream, writer, temp, number, opened_ms=now, written_ms=now)
         self._open[bucket] = part
         return part
 
@@ -169,9 +188,7 @@ class FileSinkWriter(SinkWriter):
         part.stream.close()
         del self._open[bucket]
         self._directories.add(os.path.dirname(part.temp))
-        self._closed.append(
-            json.dumps({"temp": part.temp, "final": part.final, "size": size}).encode()
-        )
+        self._closed.append(_ClosedPart(part.temp, part.number, size))
 
     def prepare(self, checkpoint_id: int) -> list[bytes]:
         """Close and sync every part file; the names stay hidden."""
@@ -180,20 +197,40 @@ class FileSinkWriter(SinkWriter):
         for directory in sorted(self._directories):
             self._fs.sync_directory(directory)
         self._directories.clear()
-        prepared, self._closed = self._closed, []
-        return prepared
+        closed, self._closed = self._closed, []
+        return [
+            json.dumps(
+                {"temp": p.temp, "final": self._final(p, checkpoint_id), "size": p.size}
+            ).encode()
+            for p in closed
+        ]
+
+    def _final(self, part: _ClosedPart, checkpoint_id: int) -> str:
+        names = self._layout.names
+        mine = f"{self._uid}-s{self._context.subtask}-c{checkpoint_id}-{part.number}"
+        name = f"{names.part_prefix}-{mine}{names.part_suffix}"
+        return os.path.join(os.path.dirname(part.temp), name)
 
     def commit(self, committables: list[bytes]) -> None:
         """Rename part files to their visible names; finished ones are left alone."""
+        self._publish_all(committables, restored=False)
+
+    def restore(self, committables: list[bytes]) -> None:
+        """Do the same for a restored checkpoint; readers may have taken files away meanwhile."""
+        self._publish_all(committables, restored=True)
+
+    def _publish_all(self, committables: list[bytes], *, restored: bool) -> None:
         directories = set()
         for committable in committables:
             entry = decode_committable(committable)
-            self._publish(entry["temp"], entry["final"], entry["size"])
-            directories.add(os.path.dirname(entry["final"]))
+            final = entry["final"]
+            if self._publish(entry["temp"], final, entry["size"], restored=restored):
+                directories.add(os.path.dirname(final))
         for directory in sorted(directories):
             self._fs.sync_directory(directory)
 
-    def _publish(self, temp: str, final: str, size: int) -> None:
+    def _publish(self, temp: str, final: str, size: int, *, restored: bool) -> bool:
+        """Make one file visible; False if it was visible before and is there no more."""
         found = self._fs.size(temp)
         if found is not None and found != size:
             message = (
@@ -208,8 +245,19 @@ class FileSinkWriter(SinkWriter):
                 # A job forked from the same savepoint may have been first.
                 found = None
             else:
-                return
+                return True
         published = self._fs.size(final)
+        if published is None and restored:
+            self._check_base(final)
+            self._context.metrics.counter(MISSING_FILES).inc()
+            log.warning(
+                "part file %r of %d bytes is not there any more, nor is its hidden file %r: it was "
+                "committed before, and a reader has moved or deleted it; going on without it",
+                final,
+                size,
+                temp,
+            )
+            return False
         if published != size:
             state = "is missing" if published is None else f"has {published} bytes"
             message = (
@@ -217,6 +265,20 @@ class FileSinkWriter(SinkWriter):
                 f"hidden file {temp!r} is gone too; bring it back or restore another checkpoint"
             )
             raise CorruptStateError(message)
+        return True
+
+    def _check_base(self, final: str) -> None:
+        """Refuse to believe that a file was taken away when the whole directory is not there."""
+        if not final.startswith(os.path.join(self._base, "")):
+            return
+        try:
+            self._fs.sync_directory(self._base)
+        except FileNotFoundError as error:
+            message = (
+                f"the directory {self._base!r} is not there, in which part file {final!r} is "
+                "expected: mount it, or make it if a reader removed it"
+            )
+            raise StorageError(message) from error
 
     def discard_leftovers(self, keep: list[bytes]) -> None:
         """Remove hidden part files of earlier attempts and of the lineage."""
@@ -231,6 +293,30 @@ class FileSinkWriter(SinkWriter):
             if job in me.lineage or (job == me.job_id and attempt < me.attempt):
                 self._fs.remove(path)
 
+    def take_back(self, keep: list[bytes], checkpoint_id: int) -> None:
+        """Remove visible files of newer checkpoints, of this job and of the lineage."""
+        # Hidden files go first: from here on nobody can make one of them visible any more.
+        self.discard_leftovers(keep)
+        pattern = self._visible_pattern()
+        taken = [
+            path
+            for path in self._fs.walk(self._base)
+            if (match := pattern.fullmatch(os.path.basename(path)))
+            and int(match[1]) > checkpoint_id
+        ]
+        for path in taken:
+            log.warning("taking back %r, committed after checkpoint %s", path, checkpoint_id)
+            self._fs.remove(path)
+        for directory in sorted(set(map(os.path.dirname, taken))):
+            self._fs.sync_directory(directory)
+
+    def _visible_pattern(self) -> re.Pattern[str]:
+        """Return the pattern of what this job and its lineage made visible; group: checkpoint."""
+        me, names = self._context, self._layout.names
+        owners = "|".join(owner_digits(job, me.operator_id) for job in (me.job_id, *me.lineage))
+        mine = rf"(?:{owners})[0-9a-f]{{8}}-s\d+-c(\d+)-\d+"
+        return re.compile(f"{re.escape(names.part_prefix)}-{mine}{re.escape(names.part_suffix)}")
+
     def abort(self) -> None:
         """Remove the part files that no checkpoint knows."""
         for bucket in list(self._open):
@@ -238,8 +324,8 @@ class FileSinkWriter(SinkWriter):
             part.writer.abandon()
             close_quietly(part.stream)
             self._fs.remove(part.temp)
-        for committable in self._closed:
-            self._fs.remove(decode_committable(committable)["temp"])
+        for closed in self._closed:
+            self._fs.remove(closed.temp)
         self._closed.clear()
 
 
@@ -247,10 +333,11 @@ def decode_committable(committable: bytes) -> dict[str, Any]:
     """Return a committable's JSON object; `CorruptStateError` if it is not one."""
     try:
         entry = json.loads(committable)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         message = f"sink committable {committable!r} is not JSON; restore another checkpoint"
         raise CorruptStateError(message) from error
-    if not isinstance(entry, dict) or not {"temp", "final", "size"} <= entry.keys():
+    kinds = {"temp": str, "final": str, "size": int}
+    if type(entry) is not dict or any(type(entry.get(k)) is not kinds[k] for k in kinds):
         message = f"sink committable {committable!r} lacks temp, final or size"
         raise CorruptStateError(message)
     return entry

@@ -30,7 +30,6 @@ class ParquetFormat(FileFormat):
     suffix = ".parquet"
 
     def __init__(self, row_type: Any = None, compression: str = "snappy") -> None:
-        """Keep the choices."""
         self.row_type = row_type
         self.compression = compression
 

@@ -96,7 +96,6 @@ class OutputFileConfigBuilder:
     """Collects prefix and suffix."""
 
     def __init__(self) -> None:
-        """Start with the defaults."""
         self.part_prefix = "part"
         self.part_suffix = ""
 

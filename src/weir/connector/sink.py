@@ -2,7 +2,7 @@
 
 Life of a writer, always in one thread::
 
-    create_writer -> restore -> discard_leftovers (subtask 0)
+    create_writer -> restore -> discard_leftovers | leave_newer | take_back (subtask 0)
                   -> (write_batch* -> prepare(n) -> commit)*  -> close
 
 Invariant: a record becomes visible to readers only through `commit` or `restore`, and only if
@@ -13,13 +13,28 @@ rescaling: `restore` and `commit` must not depend on which subtask prepared them
 
 from __future__ import annotations
 
+import enum
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from weir.clock import Clock, SystemClock
+from weir.errors import UsageError
+from weir.metrics import MetricGroup
 
 MIN_WATERMARK = -(2**63)
+
+
+class NewerOutput(enum.Enum):
+    """What becomes of output that checkpoints newer than the restored one committed."""
+
+    NONE = "NONE"
+    """There is none: the newest checkpoint was restored."""
+    STAYS = "STAYS"
+    """It stays, and its records come again: at least once."""
+    TAKEN_BACK = "TAKEN_BACK"
+    """It is removed before its records come again: exactly once."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +46,7 @@ class WriterContext:
         lineage: ids of *ended* jobs whose state this one descends from, oldest first. A job that
             may still be running must not be listed: its hidden files would be removed.
         type_info: declared type of the stream, None for any Python object.
+        metrics: where the writer registers what it counts.
     """
 
     job_id: str
@@ -41,6 +57,19 @@ class WriterContext:
     lineage: tuple[str, ...] = ()
     type_info: Any = None
     clock: Clock = field(default_factory=SystemClock)
+    metrics: MetricGroup = field(default_factory=lambda: MetricGroup({}))
+
+
+def blame(error: BaseException, record: Any) -> None:
+    """Note at which record a writer was when an error was raised."""
+    with suppress(AttributeError, TypeError):  # Not every exception takes attributes.
+        error.weir_record = (record,)  # type: ignore[attr-defined]
+
+
+def blamed(error: BaseException, otherwise: Any) -> Any:
+    """Return the record at which an error was raised, as far as a writer said so."""
+    noted = getattr(error, "weir_record", None)
+    return otherwise if noted is None else noted[0]
 
 
 class SinkWriter(ABC):
@@ -55,7 +84,10 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def write_batch(self, values: list[Any], timestamps: list[int | None] | None) -> None:
-        """Take records in order; nothing becomes visible. `timestamps` is None if none has one."""
+        """Take records in order; nothing becomes visible. `timestamps` is None if none has one.
+
+        What is raised here fails the attempt. A writer that knows the record says so by `blame`.
+        """
 
     def write_columns(self, batch: Any) -> bool:
         """Take records as an Arrow batch; False, and nothing is taken, where it must be records."""
@@ -83,6 +115,27 @@ class SinkWriter(ABC):
         the restored checkpoint of *all* subtasks, because the others may not have restored yet.
         """
 
+    def leave_newer(self, keep: list[bytes]) -> None:
+        """Do what `discard_leftovers` does when newer checkpoints may have been committed.
+
+        Their output stays, and its records come again. Nothing may be undone that one of them may
+        have committed, such as a transaction that was open when the restored one was taken.
+        """
+        self.discard_leftovers(keep)
+
+    def take_back(self, keep: list[bytes], checkpoint_id: int) -> None:
+        """Do what `discard_leftovers` does, and remove what newer checkpoints committed.
+
+        Afterwards a reader sees what this job and its lineage committed with checkpoints up to
+        `checkpoint_id`, the restored one, and nothing of newer ones. It may be called again after a
+        crash in the middle of it. Called only if the sink's `can_take_back` says so.
+
+        Raises:
+            UsageError: the sink cannot do that.
+        """
+        msg = f"{type(self).__name__} cannot take back what it has committed"
+        raise UsageError(msg)
+
     def finish(self) -> None:  # noqa: B027
         """Learn that no record will follow; one last `prepare` and `commit` still will."""
 
@@ -101,3 +154,7 @@ class Sink(ABC):
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """Create the writer of one subtask; raises `UsageError` if the stream does not fit."""
+
+    def can_take_back(self) -> bool:
+        """Tell whether writers can remove committed output: see `SinkWriter.take_back`."""
+        return False

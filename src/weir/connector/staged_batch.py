@@ -1,13 +1,17 @@
 """A write-ahead sink: rows are staged as Arrow files, the driver hands them to a Spark writer.
 
 The slot side only stages. At a barrier the staged file is closed and its committable
-`{"path", "rows", "size", "encoding"}` goes into the checkpoint; once that completed, the driver
-reads the files of the checkpoint, calls the user's `foreach_batch` and removes them. Columns follow
-the declared type ("arrow"), anything else is one binary column of pickled records ("pickle").
+`{"path", "rows", "size", "encoding", "sha256"}` goes into the checkpoint; once that completed, the
+driver reads the files of the checkpoint, calls the user's `foreach_batch` and removes them. Columns
+follow the declared type ("arrow"), all else is one binary column of pickled records ("pickle").
+
+Invariant: the driver unpickles only bytes whose digest the slot put into the committable. A
+committable without one is of an earlier version: its file has to belong to the driver's user.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -64,6 +68,7 @@ class _StagingWriter(SinkWriter):
         self._count = 0
         self._number = 0
         self._stream: BinaryIO | None = None
+        self._digest = hashlib.sha256()
         self._writer: Any = None
         self._path = ""
 
@@ -92,8 +97,10 @@ class _StagingWriter(SinkWriter):
                 self._stream = self._fs.create(self._path)
             except FileExistsError:
                 continue
+        self._digest = hashlib.sha256()
         with storage_errors("write", self._path):
-            self._writer = pa.ipc.new_stream(self._stream, self._schema)
+            out = _Digested(self._stream, self._digest)
+            self._writer = pa.ipc.new_stream(pa.PythonFile(out, "w"), self._schema)
 
     def prepare(self, checkpoint_id: int) -> list[bytes]:
         if self._rows:
@@ -111,6 +118,7 @@ class _StagingWriter(SinkWriter):
             "rows": self._count,
             "size": size,
             "encoding": self._encoding,
+            "sha256": self._digest.hexdigest(),
         }
         self._stream, self._count = None, 0
         return [json.dumps(entry).encode()]
@@ -162,9 +170,12 @@ def remove_staged(committables: list[bytes]) -> None:
 def _read(entry: dict[str, Any]) -> pa.Table:
     path = entry["path"]
     try:
-        with pa.OSFile(path) as source, pa.ipc.open_stream(source) as reader:
+        with open(path, "rb") as file:
+            owner, data = os.fstat(file.fileno()).st_uid, file.read()
+        _refuse_exchanged(entry, data, owner)
+        with pa.ipc.open_stream(pa.BufferReader(data)) as reader:
             table = reader.read_all()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         message = f"staged file {path!r} cannot be read: {error}; restore another checkpoint"
         raise CorruptStateError(message) from error
     if table.num_rows != entry["rows"]:
@@ -173,11 +184,56 @@ def _read(entry: dict[str, Any]) -> pa.Table:
     return table
 
 
+def _refuse_exchanged(entry: dict[str, Any], data: bytes, owner: int) -> None:
+    """Refuse bytes that are not those that the slot staged: they may be unpickled."""
+    path, expected = entry["path"], entry.get("sha256")
+    if expected is not None:
+        found = hashlib.sha256(data).hexdigest()
+        if found != expected:
+            message = (
+                f"staged file {path!r} was changed: it has the digest {found}, the checkpoint "
+                f"recorded {expected}; restore another checkpoint"
+            )
+            raise CorruptStateError(message)
+    elif owner != os.geteuid():
+        message = (
+            f"staged file {path!r} belongs to user {owner}, expected {os.geteuid()}, and its "
+            "checkpoint recorded no digest: it is not read; restore another checkpoint"
+        )
+        raise CorruptStateError(message)
+
+
+class _Digested:
+    """A stream that knows the digest of what went through it."""
+
+    def __init__(self, stream: BinaryIO, digest: Any) -> None:
+        self._stream = stream
+        self._digest = digest
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self._digest.update(data)
+        self._stream.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Whoever opened the stream closes it."""
+
+
 def _load(committable: bytes) -> dict[str, Any]:
     try:
         entry: dict[str, Any] = json.loads(committable)
         _ = entry["path"], entry["rows"], entry["encoding"]
-    except (ValueError, TypeError, KeyError) as error:
+        if type(entry["path"]) is not str or type(entry["rows"]) is not int:
+            msg = "expected a text as path and a number as rows"
+            raise TypeError(msg)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         message = f"staged committable {committable!r} is damaged: {error!r}"
         raise CorruptStateError(message) from error
     return entry

@@ -4,7 +4,8 @@ At a barrier the current transaction is pre-committed and a new one begins; both
 committable of that checkpoint: `{"checkpoint", "pending", "current", "context"}`, where a
 transaction is `{"id", "start_ms", "handle"}`. The pending one is committed once the checkpoint
 completed, and again on recovery. The current one is aborted on recovery, unless a later
-committable of the restored checkpoint shows that it was pre-committed meanwhile.
+committable of the restored checkpoint shows that it was pre-committed meanwhile, or a newer
+checkpoint than the restored one may have committed it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from weir.codec import pickled
 from weir.connector.function_sink import InvokeContext
-from weir.connector.sink import Sink, SinkWriter, WriterContext
+from weir.connector.sink import Sink, SinkWriter, WriterContext, blame
 from weir.errors import CorruptStateError, UsageError
 from weir.ids import unique_suffix
 
@@ -69,6 +70,20 @@ class TwoPhaseCommitSinkFunction(Sink):
     def recover_and_abort(self, transaction: Any) -> None:
         """Abort a transaction of a process that is gone."""
         self.abort(transaction)
+
+    def recover_superseded(self, transaction: Any) -> None:
+        """Decide about a transaction that a newer checkpoint may have committed.
+
+        It was open when the restored checkpoint was taken. Its records come again. Unless a
+        subclass can tell whether it was committed, it is left as it is.
+        """
+        _LOG.warning(
+            "transaction %r was open in the restored checkpoint, and a newer checkpoint may have "
+            "committed it: it is not aborted, and its records come again; look at it yourself, or "
+            "override %s.recover_superseded",
+            transaction,
+            type(self).__name__,
+        )
 
     def abort_unknown_transactions(self, known: list[Any]) -> None:
         """Abort what earlier attempts left open and no checkpoint knows, except `known`.
@@ -157,9 +172,14 @@ class TwoPhaseWriter(SinkWriter):
             self._current = self._begin()
         handle, invoke = self._current.handle, self._function.invoke
         context = InvokeContext(self._clock.now_ms(), self.current_watermark)
-        for index, value in enumerate(values):
-            context._timestamp = timestamps[index] if timestamps is not None else None
-            invoke(handle, value, context)
+        value: Any = None
+        try:
+            for index, value in enumerate(values):
+                context._timestamp = timestamps[index] if timestamps is not None else None
+                invoke(handle, value, context)
+        except BaseException as error:
+            blame(error, value)
+            raise
 
     def _begin(self) -> _Transaction:
         if not self._ready:
@@ -250,13 +270,17 @@ class TwoPhaseWriter(SinkWriter):
 
     def discard_leftovers(self, keep: list[bytes]) -> None:
         """Abort the transactions that were open when the restored checkpoint was taken."""
-        entries = [_load(committable) for committable in keep]
-        pending = {entry["pending"]["id"] for entry in entries}
-        currents = [entry["current"] for entry in entries if entry.get("current") is not None]
-        for current in currents:
-            if current["id"] not in pending:
-                self._function.recover_and_abort(_Transaction.from_json(current).handle)
-        self._function.abort_unknown_transactions([_pending(entry).handle for entry in entries])
+        pending, still_open = _split(keep)
+        for handle in still_open:
+            self._function.recover_and_abort(handle)
+        self._function.abort_unknown_transactions(pending)
+
+    def leave_newer(self, keep: list[bytes]) -> None:
+        """Abort none of them: a newer checkpoint may have committed it."""
+        pending, still_open = _split(keep)
+        for handle in still_open:
+            self._function.recover_superseded(handle)
+        self._function.abort_unknown_transactions([*pending, *still_open])
 
     def finish(self) -> None:
         """Flush; the last `prepare` begins no further transaction."""
@@ -302,10 +326,22 @@ def _load(committable: bytes) -> dict[str, Any]:
     try:
         entry: dict[str, Any] = json.loads(committable)
         _ = entry["checkpoint"], entry["pending"]["id"], entry["pending"]["handle"]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         message = f"transaction committable {committable!r} is damaged: {error!r}"
         raise CorruptStateError(message) from error
     return entry
+
+
+def _split(keep: list[bytes]) -> tuple[list[Any], list[Any]]:
+    """Return the handles of pending transactions, and of those that were only open."""
+    entries = [_load(committable) for committable in keep]
+    ids = {entry["pending"]["id"] for entry in entries}
+    currents = [entry["current"] for entry in entries if entry.get("current") is not None]
+    still_open = [c for c in currents if c["id"] not in ids]
+    return (
+        [_pending(entry).handle for entry in entries],
+        [_Transaction.from_json(current).handle for current in still_open],
+    )
 
 
 def _pending(entry: dict[str, Any]) -> _Transaction:

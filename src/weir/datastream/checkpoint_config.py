@@ -14,7 +14,7 @@ from weir.common.time import Duration
 from weir.config import ambient, checkpointing
 from weir.config.effective import Settings
 from weir.config.option import ConfigOption
-from weir.datastream.argument import require_type
+from weir.datastream._checks import require_type
 from weir.datastream.checkpoint_storage import CheckpointStorage, as_checkpoint_storage
 from weir.datastream.checkpointing_mode import CheckpointingMode
 from weir.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention

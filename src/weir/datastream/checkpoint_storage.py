@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from weir.datastream.argument import require_type
+from weir.datastream._checks import require_type
 from weir.errors import UsageError
+
+__all__ = [
+    "CheckpointStorage",
+    "CustomCheckpointStorage",
+    "FileSystemCheckpointStorage",
+    "JobManagerCheckpointStorage",
+]
 
 
 class CheckpointStorage:

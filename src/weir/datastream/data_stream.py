@@ -10,29 +10,21 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from weir.common.watermark_strategy import WatermarkStrategy
-from weir.datastream.argument import require_type
-from weir.datastream.basic_functions import (
-    FilterFunction,
-    FlatMapFunction,
-    Function,
-    MapFunction,
-    ReduceFunction,
-)
-from weir.datastream.closeable_iterator import CloseableIterator
-from weir.datastream.connected_streams import (
+from weir.datastream._checks import aggregate_field, projected_type, require_type
+from weir.datastream._closeable_iterator import CloseableIterator
+from weir.datastream._connected_streams import (
     BroadcastConnectedStream,
     BroadcastStream,
     ConnectedStreams,
 )
-from weir.datastream.data_stream_sink import (
+from weir.datastream._data_stream_sink import (
     DataStreamSink,
     attach_function_sink,
     attach_sink,
     attach_writer_sink,
 )
-from weir.datastream.key_selection import key_spec
-from weir.datastream.output_tag import OutputTag
-from weir.datastream.plain_functions import (
+from weir.datastream._key_selection import key_spec
+from weir.datastream._plain_functions import (
     PlainFilter,
     PlainFlatMap,
     PlainMap,
@@ -41,11 +33,21 @@ from weir.datastream.plain_functions import (
     partition_callable,
     require_instance,
 )
-from weir.datastream.process_functions import KeyedProcessFunction, ProcessFunction
-from weir.datastream.projection import aggregate_field, projected_type
-from weir.datastream.stream import Stream, check_same_program, declared_type, edge_type
-from weir.datastream.with_state import FilterWithState, FlatMapWithState, MapWithState
+from weir.datastream._stream import Stream, check_same_program, declared_type, edge_type
+from weir.datastream._with_state import FilterWithState, FlatMapWithState, MapWithState
+from weir.datastream.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+)
+from weir.datastream.output_tag import OutputTag
 from weir.errors import UsageError
+from weir.graph import kinds
+from weir.graph.kinds import Kind
 from weir.graph.transformation import Edge, Partitioning, Transformation
 from weir.state.descriptor import MapStateDescriptor
 
@@ -68,28 +70,28 @@ class DataStream(Stream):
     def map(self, func: Any, output_type: Any = None) -> DataStream:
         """Replace each record by the result of a `MapFunction` or callable."""
         function = as_function(func, MapFunction, PlainMap)
-        return self._apply("map", "Map", function, output_type)
+        return self._apply(kinds.MAP, "Map", function, output_type)
 
     def flat_map(self, func: Any, output_type: Any = None, result_type: Any = None) -> DataStream:
         """Replace each record by any number of records from a `FlatMapFunction` or callable."""
         function = as_function(func, FlatMapFunction, PlainFlatMap)
-        return self._apply("flat_map", "FlatMap", function, output_type or result_type)
+        return self._apply(kinds.FLAT_MAP, "FlatMap", function, output_type or result_type)
 
     def filter(self, func: Any) -> DataStream:
         """Keep the records that a `FilterFunction` or callable says yes to."""
         function = as_function(func, FilterFunction, PlainFilter)
-        return self._apply("filter", "Filter", function, self.record_type)
+        return self._apply(kinds.FILTER, "Filter", function, self.record_type)
 
     def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Apply a `ProcessFunction`."""
         _require_process(func, ProcessFunction, "on a stream without keys")
-        return self._apply("process", "PROCESS", func, output_type)
+        return self._apply(kinds.PROCESS, "PROCESS", func, output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
         """Keep some fields of a stream of tuples, in the given order."""
         output_type = projected_type(self.record_type, field_indexes)
         operator = self._declare(
-            "project",
+            kinds.PROJECT,
             "Projection",
             output_type=output_type,
             options={"fields": list(field_indexes)},
@@ -100,7 +102,7 @@ class DataStream(Stream):
         """Give records timestamps, and the stream watermarks."""
         require_type(watermark_strategy, WatermarkStrategy, "a WatermarkStrategy")
         return self._apply(
-            "timestamps", "Timestamps/Watermarks", watermark_strategy, self.record_type
+            kinds.TIMESTAMPS, "Timestamps/Watermarks", watermark_strategy, self.record_type
         )
 
     def key_by(
@@ -212,12 +214,12 @@ class DataStream(Stream):
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Write each record to standard output."""
         options = {"identifier": sink_identifier, "stderr": False}
-        return attach_sink(self, "print", "Print to Std. Out", options=options)
+        return attach_sink(self, kinds.PRINT, "Print to Std. Out", options=options)
 
     def print_to_err(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Write each record to standard error."""
         options = {"identifier": sink_identifier, "stderr": True}
-        return attach_sink(self, "print", "Print to Std. Err", options=options)
+        return attach_sink(self, kinds.PRINT, "Print to Std. Err", options=options)
 
     def add_sink(self, sink_func: Any) -> DataStreamSink:
         """End the stream in a `SinkFunction`."""
@@ -234,7 +236,7 @@ class DataStream(Stream):
         id and rows after a failure, so `func` must be idempotent per id.
         """
         require_type(func, Callable, "a function of (dataframe, checkpoint_id)")  # type: ignore[arg-type]
-        return attach_sink(self, "spark_sink", "Foreach Batch", function=func)
+        return attach_sink(self, kinds.BATCH_SINK, "Foreach Batch", function=func)
 
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
@@ -243,7 +245,7 @@ class DataStream(Stream):
         if limit is not None and limit < 1:
             msg = f"execute_and_collect() needs a limit of at least 1, found {limit!r}"
             raise UsageError(msg)
-        operator = self._declare("collect", "Sink: Collect")
+        operator = self._declare(kinds.COLLECT, "Sink: Collect")
         client = self.env.submit(job_execution_name or "DataStream Collect")
         records = CloseableIterator(client.collect_iterator(operator.id), client)
         if limit is None:
@@ -251,7 +253,7 @@ class DataStream(Stream):
         with records:
             return [record for _, record in zip(range(limit), records)]  # noqa: B905
 
-    def _apply(self, kind: str, name: str, function: Any, output_type: Any) -> DataStream:
+    def _apply(self, kind: Kind, name: str, function: Any, output_type: Any) -> DataStream:
         declared = declared_type(output_type)
         return self._after(self._declare(kind, name, function=function, output_type=declared))
 
@@ -276,12 +278,12 @@ class KeyedStream(DataStream):
     def process(self, func: Any, output_type: Any = None) -> DataStream:
         """Apply a `KeyedProcessFunction`."""
         _require_process(func, KeyedProcessFunction, "on a keyed stream")
-        return self._apply("process", "KEYED PROCESS", func, output_type)
+        return self._apply(kinds.PROCESS, "KEYED PROCESS", func, output_type)
 
     def reduce(self, func: Any) -> DataStream:
         """Emit, per key, the reduction of all records so far."""
         function = as_function(func, ReduceFunction, PlainReduce)
-        return self._apply("reduce", "Reduce", function, self.record_type)
+        return self._apply(kinds.REDUCE, "Reduce", function, self.record_type)
 
     def map_with_state(
         self, func: Callable[[Any, Any], Any], output_type: Any = None, state_type: Any = None
@@ -291,28 +293,30 @@ class KeyedStream(DataStream):
         The state is one value per key. It is None for a key that has none, and returning None as
         the new state removes it. It is part of every checkpoint and moves with its key.
         """
-        return self._with_state("map", "Map", MapWithState, func, (output_type, state_type))
+        return self._with_state(
+            kinds.MAP, "Map", MapWithState, func, types=(output_type, state_type)
+        )
 
     def flat_map_with_state(
         self, func: Callable[[Any, Any], Any], output_type: Any = None, state_type: Any = None
     ) -> DataStream:
         """Like `map_with_state`, with an iterable of results (None is none) instead of one."""
         types = (output_type, state_type)
-        return self._with_state("flat_map", "FlatMap", FlatMapWithState, func, types)
+        return self._with_state(kinds.FLAT_MAP, "FlatMap", FlatMapWithState, func, types=types)
 
     def filter_with_state(
         self, func: Callable[[Any, Any], Any], state_type: Any = None
     ) -> DataStream:
         """Keep the records for which `func(value, state) -> (keep, new state)` says so."""
         types = (self.record_type, state_type)
-        return self._with_state("filter", "Filter", FilterWithState, func, types)
+        return self._with_state(kinds.FILTER, "Filter", FilterWithState, func, types=types)
 
     def _with_state(
-        self, kind: str, name: str, wrapper: Any, func: Any, types: tuple[Any, Any]
+        self, kind: Kind, name: str, wrapper: Any, func: Any, types: tuple[Any, Any]
     ) -> DataStream:
         if not callable(func) or isinstance(func, (type, Function)):
             msg = (
-                f"{kind}_with_state() needs a callable of (value, state) that returns "
+                f"{kind.name}_with_state() needs a callable of (value, state) that returns "
                 f"(result, new state), found {type(func).__name__}: {func!r}"
             )
             raise TypeError(msg)
@@ -361,7 +365,7 @@ class KeyedStream(DataStream):
     def _aggregate(self, op: str, position: int | str) -> DataStream:
         field = aggregate_field(op, position, self.record_type)
         operator = self._declare(
-            "aggregate",
+            kinds.AGGREGATE,
             op.replace("_", " ").title().replace(" ", ""),
             output_type=self.record_type,
             options={"op": op, "field": field},

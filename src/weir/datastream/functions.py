@@ -1,40 +1,29 @@
-"""All function classes under PyFlink's module path; they are written in their own modules."""
+"""The functions that users write: for single records, with timers, at the ends of a program.
+
+A function object is created in the program, shipped to its subtask, opened once, called for every
+record, closed once. Everything that a function keeps beyond a record belongs into state. The
+contexts nested in functions are what the runtime hands to each call; a context is only valid during
+the call that it was given to.
+"""
 
 from __future__ import annotations
 
-from weir.datastream.basic_functions import (
-    AggregateFunction,
-    CoFlatMapFunction,
-    CoMapFunction,
-    FilterFunction,
-    FlatMapFunction,
-    Function,
-    KeySelector,
-    MapFunction,
-    NullByteKeySelector,
-    Partitioner,
-    ReduceFunction,
-)
-from weir.datastream.broadcast_functions import (
-    BaseBroadcastProcessFunction,
-    BroadcastProcessFunction,
-    KeyedBroadcastProcessFunction,
-)
-from weir.datastream.checkpointed_functions import (
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import Any, Generic, Protocol, TypeVar
+
+from weir.datastream._checkpointed_functions import (
     CheckpointedFunction,
     CheckpointListener,
     FunctionInitializationContext,
     FunctionSnapshotContext,
     ListCheckpointed,
 )
-from weir.datastream.process_functions import (
-    CoProcessFunction,
-    KeyedCoProcessFunction,
-    KeyedProcessFunction,
-    ProcessFunction,
-)
-from weir.datastream.runtime_context import KeyedStateStore, RuntimeContext
-from weir.datastream.source_sink_functions import SinkFunction, SourceFunction
+from weir.datastream._runtime_context import KeyedStateStore, RuntimeContext
+from weir.datastream.time_domain import TimeDomain
+from weir.datastream.timerservice import TimerService
+from weir.state.descriptor import MapStateDescriptor
+from weir.state.handles import BroadcastState, ReadOnlyBroadcastState
 
 __all__ = [
     "AggregateFunction",
@@ -65,3 +54,390 @@ __all__ = [
     "SinkFunction",
     "SourceFunction",
 ]
+
+KEY = TypeVar("KEY")
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+OUT = TypeVar("OUT")
+
+
+class Function(ABC):  # noqa: B024 - the abstract methods are those of each kind
+    """Base of all user functions: the life cycle around the calls per record."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional hook
+        """Prepare: called once per subtask and attempt, before the first record."""
+
+    def close(self) -> None:  # noqa: B027 - optional hook
+        """Tidy up: called once after the last record, also when the job failed."""
+
+
+class MapFunction(Function):
+    """One record in, one record out."""
+
+    @abstractmethod
+    def map(self, value: Any) -> Any:
+        """Return the record that replaces `value`."""
+
+
+class CoMapFunction(Function):
+    """Map over two connected streams; both methods see the same instance."""
+
+    @abstractmethod
+    def map1(self, value: Any) -> Any:
+        """Return the record for a record of the first stream; None emits nothing."""
+
+    @abstractmethod
+    def map2(self, value: Any) -> Any:
+        """Return the record for a record of the second stream; None emits nothing."""
+
+
+class FlatMapFunction(Function):
+    """One record in, any number of records out."""
+
+    @abstractmethod
+    def flat_map(self, value: Any) -> Any:
+        """Return or yield the records that replace `value`."""
+
+
+class CoFlatMapFunction(Function):
+    """Flat map over two connected streams; both methods see the same instance."""
+
+    @abstractmethod
+    def flat_map1(self, value: Any) -> Any:
+        """Return or yield the records for a record of the first stream."""
+
+    @abstractmethod
+    def flat_map2(self, value: Any) -> Any:
+        """Return or yield the records for a record of the second stream."""
+
+
+class FilterFunction(Function):
+    """Keeps or drops records."""
+
+    @abstractmethod
+    def filter(self, value: Any) -> bool:
+        """Return whether `value` is kept."""
+
+
+class ReduceFunction(Function):
+    """Combines two records of one type into one; must be associative."""
+
+    @abstractmethod
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """Return the combination of the value so far and the next one."""
+
+
+class AggregateFunction(Function):
+    """Aggregates records into an accumulator of another type, and that into a result."""
+
+    @abstractmethod
+    def create_accumulator(self) -> Any:
+        """Return a fresh accumulator."""
+
+    @abstractmethod
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """Return the accumulator with `value` added."""
+
+    @abstractmethod
+    def get_result(self, accumulator: Any) -> Any:
+        """Return the result that an accumulator stands for."""
+
+    @abstractmethod
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        """Return one accumulator that holds what both held."""
+
+
+class KeySelector(Function):
+    """Takes the key out of a record; must return the same key for the same record, always."""
+
+    @abstractmethod
+    def get_key(self, value: Any) -> Any:
+        """Return the key of a record."""
+
+
+class NullByteKeySelector(KeySelector):
+    """Gives every record the same key, which brings a whole stream to one subtask."""
+
+    def get_key(self, value: Any) -> int:
+        """Return the one key."""
+        return 0
+
+
+class Partitioner(Function):
+    """Decides which subtask a record goes to."""
+
+    @abstractmethod
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """Return the subtask index for a key, from 0 to `num_partitions - 1`."""
+
+
+class _TimedContext(ABC):
+    """What every process context offers: the record's timestamp and the timer service."""
+
+    @abstractmethod
+    def timer_service(self) -> TimerService:
+        """Return the service that tells the time and keeps timers."""
+
+    @abstractmethod
+    def timestamp(self) -> int | None:
+        """Return the event timestamp of the record (or timer), None when it has none."""
+
+
+class _KeyedContext(_TimedContext):
+    """A process context with a current key."""
+
+    @abstractmethod
+    def get_current_key(self) -> Any:
+        """Return the key of the record, or of the timer that fires."""
+
+
+class ProcessFunction(Function):
+    """Any number of outputs per record, with timestamps and side outputs.
+
+    Yield a value for the main output, `tag, value` with an `OutputTag` for a side output.
+    """
+
+    class Context(_TimedContext):
+        """Given to `process_element`."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        """Handle one record; return or yield the outputs."""
+
+
+class KeyedProcessFunction(Function):
+    """A process function on a keyed stream: adds keyed state and timers."""
+
+    class Context(_KeyedContext):
+        """Given to `process_element`."""
+
+    class OnTimerContext(Context):
+        """Given to `on_timer`."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Tell which kind of time the firing timer belongs to."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        """Handle one record; return or yield the outputs."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        """Handle a timer; return or yield the outputs."""
+
+
+class CoProcessFunction(Function):
+    """A process function over two connected streams."""
+
+    class Context(_TimedContext):
+        """Given to both methods."""
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+        """Handle a record of the first stream; return or yield the outputs."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+        """Handle a record of the second stream; return or yield the outputs."""
+
+
+class KeyedCoProcessFunction(Function):
+    """A process function over two streams keyed alike: both share keyed state and timers."""
+
+    class Context(_KeyedContext):
+        """Given to both methods."""
+
+    class OnTimerContext(Context):
+        """Given to `on_timer`."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Tell which kind of time the firing timer belongs to."""
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+        """Handle a record of the first stream; return or yield the outputs."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+        """Handle a record of the second stream; return or yield the outputs."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Any:
+        """Handle a timer; return or yield the outputs."""
+
+
+class BaseBroadcastProcessFunction(Function):
+    """What both kinds of broadcast function share: their contexts.
+
+    The broadcast side may write broadcast state, the other side may only read it: that is what
+    keeps the copies in all subtasks equal.
+    """
+
+    class BaseContext(ABC):
+        """The time of the record that is being handled."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Return the event timestamp of the record, None when it has none."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """Return the current processing time in milliseconds."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """Return the current event-time watermark in milliseconds."""
+
+    class Context(BaseContext):
+        """Given to the broadcast side: broadcast state to read and write."""
+
+        @abstractmethod
+        def get_broadcast_state(
+            self, state_descriptor: MapStateDescriptor
+        ) -> BroadcastState[Any, Any]:
+            """Return the broadcast state of a descriptor that was given to `broadcast()`."""
+
+    class ReadOnlyContext(BaseContext):
+        """Given to the other side: broadcast state to read."""
+
+        @abstractmethod
+        def get_broadcast_state(
+            self, state_descriptor: MapStateDescriptor
+        ) -> ReadOnlyBroadcastState[Any, Any]:
+            """Return a view of a broadcast state that refuses writes."""
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
+    """Joins a stream that is not keyed with a broadcast stream."""
+
+    class Context(BaseBroadcastProcessFunction.Context, ABC):
+        """Given to `process_broadcast_element`."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
+        """Given to `process_element`."""
+
+    @abstractmethod
+    def process_element(self, value: IN1, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Any:
+        """Handle a record of the stream; return or yield the outputs."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: IN2, ctx: BroadcastProcessFunction.Context) -> Any:
+        """Handle a broadcast record, in every subtask alike; return or yield the outputs."""
+
+
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
+    """Joins a keyed stream with a broadcast stream: adds keyed state and timers."""
+
+    class Context(BaseBroadcastProcessFunction.Context, ABC):
+        """Given to `process_broadcast_element`."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
+        """Given to `process_element`."""
+
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Return the service that tells the time and keeps timers."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """Return the key of the record, or of the timer that fires."""
+
+    class OnTimerContext(ReadOnlyContext, ABC):
+        """Given to `on_timer`."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Tell which kind of time the firing timer belongs to."""
+
+    @abstractmethod
+    def process_element(
+        self, value: IN1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+    ) -> Any:
+        """Handle a record of the keyed stream; return or yield the outputs."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: IN2, ctx: KeyedBroadcastProcessFunction.Context
+    ) -> Any:
+        """Handle a broadcast record, in every subtask alike; return or yield the outputs."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Any:
+        """Handle a timer; return or yield the outputs."""
+
+
+class SourceFunction(Function):
+    """A source written in Python: a loop that collects records until it is cancelled.
+
+    It runs once a job, in one thread of the driver, through all restarts; everything that it says
+    is journaled first, so that restarts repeat it word for word. `open` is called before `run`,
+    with a context that has no keyed state, whose attempt number is 0 and whose metrics nobody
+    reports; `close` is called when
+    `run` has returned or failed. When `run` returns without having been cancelled, event time of
+    this source is over: its watermark goes to the maximum.
+    """
+
+    class SourceContext(Protocol):
+        """Given to `run`: where records go. Any thread may call it.
+
+        Timestamps and watermarks count unless `assign_timestamps_and_watermarks` follows, which
+        sees the timestamps and replaces both. An epoch handles its records first and then moves
+        to the last watermark that was emitted among them.
+        """
+
+        def collect(self, element: Any) -> None:
+            """Emit a record without a timestamp."""
+
+        def collect_with_timestamp(self, element: Any, timestamp: int) -> None:
+            """Emit a record with its event timestamp in milliseconds."""
+
+        def emit_watermark(self, timestamp: int) -> None:
+            """Declare that no record with this timestamp or an earlier one will follow."""
+
+        def mark_as_temporarily_idle(self) -> None:
+            """Declare that this source emits nothing for now and holds no watermark back.
+
+            The next record or watermark ends that.
+            """
+
+        def get_checkpoint_lock(self) -> AbstractContextManager[Any]:
+            """Return a lock that keeps records which are emitted under it in one epoch.
+
+            More than 10,000 of them are parted all the same. Flink's other use of it, to change
+            state together with emitting, has no meaning here: state of a source function is not
+            stored, its journal is its position.
+            """
+
+    @abstractmethod
+    def run(self, ctx: SourceFunction.SourceContext) -> None:
+        """Emit records until the input ends or `cancel` was called."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Make `run` return soon; called from another thread."""
+
+
+class SinkFunction(Function):
+    """A sink that is invoked per record.
+
+    Effects on the outside happen at least once. For exactly-once output use a two-phase sink, or
+    keep unwritten records in state with `CheckpointedFunction`.
+    """
+
+    class Context(ABC):
+        """Given to `invoke`: the time of the record."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """Return the current processing time in milliseconds."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """Return the current event-time watermark in milliseconds."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Return the event timestamp of the record, None when it has none."""
+
+    @abstractmethod
+    def invoke(self, value: Any, context: SinkFunction.Context) -> None:
+        """Write one record."""

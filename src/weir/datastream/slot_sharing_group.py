@@ -1,15 +1,19 @@
 """`SlotSharingGroup` and `MemorySize`: resource wishes by PyFlink's names.
 
-Weir has one slot per subtask index for all operators; groups are kept as names and shown, the
-resource figures are not enforced.
+They have no effect, and a program that uses them is told so once: a slot is a process that runs one
+subtask of each operator, and its memory and cores are those of its host.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from functools import total_ordering
 
 from weir.errors import UsageError
+from weir.notices import warn_once
+
+log = logging.getLogger("weir.datastream")
 
 
 @total_ordering
@@ -55,7 +59,7 @@ class MemorySize:
 
 @dataclass(frozen=True)
 class SlotSharingGroup:
-    """A named group of operators with resource wishes."""
+    """A named group of operators with resource wishes, which have no effect."""
 
     name: str
     cpu_cores: float | None = None
@@ -155,3 +159,12 @@ class SlotSharingGroup:
                 external_resources=dict(self._external),
                 **self._memory,
             )
+
+
+def warn_about_slot_sharing(method: str) -> None:
+    """Say once that groups have no effect."""
+    warn_once(
+        log,
+        f"{method} has no effect, because every slot runs one subtask of each operator; a slot's "
+        "memory and cores are those of its host",
+    )

@@ -1,19 +1,23 @@
-"""All state backends under PyFlink's module path; they are written in their own modules."""
+"""Where working state is kept, as values that turn into configuration.
+
+The engine reads only the configuration; a backend object is a spelling of some of its keys. The
+older backends also chose a checkpoint storage: each stands for a backend and a storage of today,
+which its deprecation warning names.
+"""
 
 from __future__ import annotations
 
-from weir.datastream.embedded_state_backend import (
-    CustomStateBackend,
-    EmbeddedRocksDBStateBackend,
-    HashMapStateBackend,
-    PredefinedOptions,
-    StateBackend,
+import warnings
+from enum import Enum
+from typing import Any, ClassVar
+
+from weir.config.state_backends import HASHMAP, ROCKSDB
+from weir.datastream._checks import require_type
+from weir.datastream.checkpoint_storage import (
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
 )
-from weir.datastream.legacy_state_backend import (
-    FsStateBackend,
-    MemoryStateBackend,
-    RocksDBStateBackend,
-)
+from weir.errors import UsageError
 
 __all__ = [
     "CustomStateBackend",
@@ -25,3 +29,252 @@ __all__ = [
     "RocksDBStateBackend",
     "StateBackend",
 ]
+
+_SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
+
+
+class StateBackend:
+    """Base of the places where working state is kept."""
+
+    def to_configuration(self) -> dict[str, Any]:
+        """Return the configuration that this object stands for."""
+        return {}
+
+
+class HashMapStateBackend(StateBackend):
+    """State as Python objects in memory: fastest, bounded by memory. The default."""
+
+    def to_configuration(self) -> dict[str, Any]:
+        """Return the configuration that this object stands for."""
+        return {"state.backend.type": HASHMAP.name}
+
+    def __repr__(self) -> str:
+        """Read as the constructor call."""
+        return "HashMapStateBackend()"
+
+
+class PredefinedOptions(Enum):
+    """Sets of RocksDB options for kinds of disks."""
+
+    DEFAULT = 0
+    SPINNING_DISK_OPTIMIZED = 1
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
+    FLASH_SSD_OPTIMIZED = 3
+
+
+class _RocksDBOptions:
+    """The RocksDB settings that the current and the older backend share."""
+
+    def __init__(self, enable_incremental_checkpointing: bool | None) -> None:
+        """Start with RocksDB's defaults."""
+        self._incremental = enable_incremental_checkpointing
+        self._paths: tuple[str, ...] = ()
+        self._predefined: PredefinedOptions | None = None
+        self._options_factory: str | None = None
+        self._transfer_threads: int | None = None
+
+    def set_db_storage_paths(self, *paths: str) -> None:
+        """Set the local directories of the databases; without any, the temporary ones."""
+        if any(not path for path in paths):
+            msg = f"RocksDB storage paths must not be empty, found {paths!r}"
+            raise UsageError(msg)
+        self._paths = paths
+
+    def get_db_storage_paths(self) -> list[str]:
+        """Return the local directories of the databases."""
+        return list(self._paths)
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        """Tell whether checkpoints share unchanged files with earlier ones."""
+        return bool(self._incremental)
+
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """Choose a set of options for a kind of disk."""
+        require_type(options, PredefinedOptions, "one of PredefinedOptions")
+        self._predefined = options
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        """Return the chosen set of options."""
+        return self._predefined or PredefinedOptions.DEFAULT
+
+    def set_options(self, options_factory_class_name: str) -> None:
+        """Choose a function that changes the options, as 'module:function'."""
+        self._options_factory = options_factory_class_name
+
+    def get_options(self) -> str | None:
+        """Return the function that changes the options, as 'module:function'."""
+        return self._options_factory
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        """Set how many threads move files to and from checkpoints."""
+        if number_of_transfering_threads < 1:
+            msg = f"RocksDB needs at least 1 transfer thread, found {number_of_transfering_threads}"
+            raise UsageError(msg)
+        self._transfer_threads = number_of_transfering_threads
+
+    def get_number_of_transfer_threads(self) -> int:
+        """Return how many threads move files to and from checkpoints."""
+        return self._transfer_threads or 4
+
+    def rocksdb_configuration(self) -> dict[str, Any]:
+        """Return the configuration of what was set."""
+        found: dict[str, Any] = {"state.backend.type": ROCKSDB.name}
+        if self._incremental is not None:
+            found["execution.checkpointing.incremental"] = self._incremental
+        if self._paths:
+            found["state.backend.rocksdb.localdir"] = ",".join(self._paths)
+        if self._predefined is not None:
+            found["state.backend.rocksdb.predefined-options"] = self._predefined.name
+        if self._options_factory is not None:
+            found["state.backend.rocksdb.options-factory"] = self._options_factory
+        if self._transfer_threads is not None:
+            found["state.backend.rocksdb.checkpoint.transfer.thread.num"] = self._transfer_threads
+        return found
+
+
+class EmbeddedRocksDBStateBackend(_RocksDBOptions, StateBackend):
+    """State in a local RocksDB: larger than memory. Needs `weir-spark[rocksdb]` on all hosts."""
+
+    def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
+        """Choose RocksDB; None leaves incremental checkpoints to the configuration."""
+        super().__init__(enable_incremental_checkpointing)
+
+    def to_configuration(self) -> dict[str, Any]:
+        """Return the configuration that this object stands for."""
+        return self.rocksdb_configuration()
+
+    def __repr__(self) -> str:
+        """Read as the constructor call."""
+        return f"EmbeddedRocksDBStateBackend({self._incremental!r})"
+
+
+class CustomStateBackend(StateBackend):
+    """A backend named by its configuration value; the engine refuses names it does not know."""
+
+    def __init__(self, name: str) -> None:
+        """Choose a backend by name."""
+        self.name = name
+
+    def to_configuration(self) -> dict[str, Any]:
+        """Return the configuration that this object stands for."""
+        return {"state.backend.type": self.name}
+
+
+def _warn(old: str, new: str) -> None:
+    msg = f"{old} is deprecated: use {new}"
+    warnings.warn(msg, DeprecationWarning, stacklevel=3)
+
+
+class MemoryStateBackend(StateBackend):
+    """State in memory, checkpoints in the driver's memory."""
+
+    DEFAULT_MAX_STATE_SIZE: ClassVar[int] = JobManagerCheckpointStorage.DEFAULT_MAX_STATE_SIZE
+
+    def __init__(
+        self,
+        checkpoint_path: str | None = None,
+        savepoint_path: str | None = None,
+        max_state_size: int | None = None,
+        using_asynchronous_snapshots: bool | None = None,
+    ) -> None:
+        """Choose `HashMapStateBackend` with `JobManagerCheckpointStorage`."""
+        _warn("MemoryStateBackend", "HashMapStateBackend and JobManagerCheckpointStorage")
+        self._storage = JobManagerCheckpointStorage(checkpoint_path, max_state_size)
+        self._savepoint_path = savepoint_path
+        self._asynchronous = using_asynchronous_snapshots is not False
+
+    def get_max_state_size(self) -> int:
+        """Return the largest size in bytes that one state may have."""
+        return self._storage.get_max_state_size()
+
+    def is_using_asynchronous_snapshots(self) -> bool:
+        """Return what was asked for; snapshots are always written in the background."""
+        return self._asynchronous
+
+    def to_configuration(self) -> dict[str, Any]:
+        """Return the configuration that this object stands for."""
+        found = {**HashMapStateBackend().to_configuration(), **self._storage.to_configuration()}
+        if self._savepoint_path is not None:
+            found[_SAVEPOINT_DIR] = self._savepoint_path
+        return found
+
+
+class FsStateBackend(StateBackend):
+    """State in memory, checkpoints in a directory."""
+
+    def __init__(
+        self,
+        checkpoint_directory_uri: str | None = None,
+        default_savepoint_directory_uri: str | None = None,
+        file_state_size_threshold: int | None = None,
+        write_buffer_size: int | None = None,
+        using_asynchronous_snapshots: bool | None = None,
+    ) -> None:
+        """Choose `HashMapStateBackend` with `FileSystemCheckpointStorage`."""
+        _warn("FsStateBackend", "HashMapStateBackend and FileSystemCheckpointStorage")
+        self._storage = FileSystemCheckpointStorage(
+            checkpoint_directory_uri,
+            file_state_size_threshold,
+            -1 if write_buffer_size is None else write_buffer_size,
+        )
+        self._savepoint_directory = default_savepoint_directory_uri
+        self._asynchronous = using_asynchronous_snapshots is not False
+
+    def get_checkpoint_path(self) -> str:
+        """Return the directory of checkpoints."""
+        return self._storage.get_checkpoint_path()
+
+    def get_min_file_size_threshold(self) -> int:
+        """Return up to how many bytes a state goes into the metadata."""
+        return self._storage.get_min_file_size_threshold()
+
+    def get_write_buffer_size(self) -> int:
+        """Return how many bytes are buffered before writing."""
+        return self._storage.get_write_buffer_size()
+
+    def is_using_asynchronous_snapshots(self) -> bool:
+        """Return what was asked for; snapshots are always written in the background."""
+        return self._asynchronous
+
+    def to_configuration(self) -> dict[str, Any]:
+        """Return the configuration that this object stands for."""
+        found = {**HashMapStateBackend().to_configuration(), **self._storage.to_configuration()}
+        if self._savepoint_directory is not None:
+            found[_SAVEPOINT_DIR] = self._savepoint_directory
+        return found
+
+
+class RocksDBStateBackend(_RocksDBOptions, StateBackend):
+    """State in a local RocksDB, checkpoints in a directory."""
+
+    def __init__(
+        self,
+        checkpoint_data_uri: str | None = None,
+        enable_incremental_checkpointing: bool | None = None,
+        checkpoint_stream_backend: StateBackend | None = None,
+    ) -> None:
+        """Choose `EmbeddedRocksDBStateBackend` with the storage of a path or of a backend."""
+        _warn("RocksDBStateBackend", "EmbeddedRocksDBStateBackend and FileSystemCheckpointStorage")
+        super().__init__(enable_incremental_checkpointing)
+        self._stream_backend = checkpoint_stream_backend
+        self._storage = None
+        if checkpoint_stream_backend is None:
+            self._storage = FileSystemCheckpointStorage(checkpoint_data_uri)
+
+    def get_checkpoint_backend(self) -> StateBackend | FileSystemCheckpointStorage | None:
+        """Return what decides where checkpoints are kept."""
+        return self._stream_backend or self._storage
+
+    def set_number_of_transfering_threads(self, number_of_transfering_threads: int) -> None:
+        """Set how many threads move files to and from checkpoints."""
+        self.set_number_of_transfer_threads(number_of_transfering_threads)
+
+    def get_number_of_transfering_threads(self) -> int:
+        """Return how many threads move files to and from checkpoints."""
+        return self.get_number_of_transfer_threads()
+
+    def to_configuration(self) -> dict[str, Any]:
+        """Return the configuration that this object stands for."""
+        storage = self._stream_backend or self._storage
+        chosen = storage.to_configuration() if storage is not None else {}
+        return {**chosen, **self.rocksdb_configuration()}

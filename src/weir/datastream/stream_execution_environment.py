@@ -6,38 +6,42 @@ from collections.abc import Iterable
 from typing import Any
 
 from weir.common.configuration import Configuration
+from weir.common.job_client import JobClient
 from weir.common.job_execution_result import JobExecutionResult
 from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import WatermarkStrategy
 from weir.config import ambient
 from weir.config.effective import Settings
 from weir.config.execution import PIPELINE_NAME
-from weir.connector.file_source import FileSource
-from weir.datastream.argument import require_type
-from weir.datastream.data_stream import DataStream
-from weir.datastream.environment_settings import EnvironmentSettings
-from weir.datastream.job_client import JobClient
-from weir.datastream.plain_functions import require_instance
-from weir.datastream.program import Engine
-from weir.datastream.source_sink_functions import SourceFunction
-from weir.datastream.sources import (
+from weir.connector.builtin_sources import (
     CollectionSource,
     DataFrameSource,
     FunctionSource,
     SequenceSource,
     TextFileSource,
 )
-from weir.datastream.spark_session import (
-    SparkEngine,
+from weir.connector.source import Source
+from weir.datastream._checks import require_type
+from weir.datastream._configured_program import ConfiguredProgram
+from weir.datastream._plain_functions import require_instance
+from weir.datastream._program import ProgramEngine
+from weir.datastream._spark_session import (
+    ActiveSessionEngine,
     active_session,
     declare_dataframe,
 )
-from weir.datastream.stream import declared_type
-from weir.errors import UsageError
+from weir.datastream._stream import declared_type
+from weir.datastream.data_stream import DataStream
+from weir.datastream.functions import SourceFunction
+from weir.graph.kinds import SOURCE
 from weir.graph.transformation import DEFAULT_JOB_NAME, Edge
 
+__all__ = [
+    "StreamExecutionEnvironment",
+]
 
-class StreamExecutionEnvironment(EnvironmentSettings):
+
+class StreamExecutionEnvironment(ConfiguredProgram):
     """The context of one program: its settings, its operators, its execution.
 
     An environment may execute several programs one after the other; each starts with the operators
@@ -45,7 +49,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     """
 
     def __init__(
-        self, configuration: Configuration | None = None, engine: Engine | None = None
+        self, configuration: Configuration | None = None, engine: ProgramEngine | None = None
     ) -> None:
         """Create an environment; programs use `get_execution_environment()`.
 
@@ -53,7 +57,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             configuration: settings to start from; copied.
             engine: what runs the program, Spark unless given.
         """
-        super().__init__(Configuration(), engine or SparkEngine())
+        super().__init__(Configuration(), engine or ActiveSessionEngine())
         if configuration is not None:
             self.configure(configuration)
 
@@ -119,17 +123,17 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def from_source(
         self,
-        source: Any,
+        source: Source,
         watermark_strategy: WatermarkStrategy,
         source_name: str,
         type_info: Any = None,
     ) -> DataStream:
         """Return a stream of the records of a source object, with timestamps and watermarks."""
+        require_type(source, Source, "a Source such as FileSource or NumberSequenceSource")
         require_type(watermark_strategy, WatermarkStrategy, "a WatermarkStrategy")
-        declared = declared_type(type_info, "type_info") or produced_type(source)
+        declared = declared_type(type_info, "type_info") or source.get_produced_type()
         readers = tuple(
-            self._source(each, source_name, declared).edges[0].source
-            for each in engine_sources(source)
+            self._source(each, source_name, declared).edges[0].source for each in source.parts()
         )
         stream = DataStream(self, [Edge(reader) for reader in readers], readers)
         if not _does_anything(watermark_strategy):
@@ -151,6 +155,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
         Raises:
             JobExecutionError: the job ended in failure.
+            JobCancellationError: the job was cancelled. One that is stopped with a savepoint ends
+                normally.
             UsageError: the program has no operators, or they contradict each other.
         """
         result: JobExecutionResult = (
@@ -167,43 +173,14 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self._declared = []
 
     def _job_name(self, job_name: str | None) -> str:
-        if job_name:
+        if job_name is not None and job_name != "":
             return job_name
         layers = [*ambient.layers(), ambient.program_layer(self._configuration.to_dict())]
         return Settings(layers).get(PIPELINE_NAME) or DEFAULT_JOB_NAME
 
     def _source(self, source: Any, name: str, declared: Any) -> DataStream:
-        operator = self.declare("source", f"Source: {name}", function=source, output_type=declared)
+        operator = self.declare(SOURCE, f"Source: {name}", function=source, output_type=declared)
         return DataStream(self, [Edge(operator)], (operator,))
-
-
-def engine_sources(source: Any) -> tuple[Any, ...]:
-    """Return the source values that the engine reads for a source object; mostly itself.
-
-    Raises:
-        UsageError: it is a file source that watches for new files.
-    """
-    if not isinstance(source, FileSource):
-        return (source,)
-    if source.discovery_interval_ms is not None:
-        msg = (
-            "FileSource.monitor_continuously() is not available; "
-            "use env.from_dataframe(env.get_spark().readStream.text(path))"
-        )
-        raise UsageError(msg)
-    return source.text_sources()
-
-
-def produced_type(source: Any) -> Any:
-    """Return the record type that a source itself knows: numbers for sequences, text for lines."""
-    query = getattr(source, "get_produced_type", None)
-    if callable(query):
-        return query()
-    if isinstance(source, SequenceSource):
-        return Types.LONG()
-    if isinstance(source, TextFileSource):
-        return Types.STRING()
-    return getattr(source, "type_info", None)
 
 
 def _does_anything(strategy: WatermarkStrategy) -> bool:

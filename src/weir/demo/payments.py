@@ -41,7 +41,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Shape:
+class InputShape:
     """How much input there is and how it is cut into files; an epoch reads one file."""
 
     rows: int
@@ -53,7 +53,7 @@ class Shape:
         return self.rows * file // self.files, self.rows * (file + 1) // self.files
 
 
-def rules_of(shape: Shape) -> list[Rule]:
+def rules_of(shape: InputShape) -> list[Rule]:
     """Return all rules, in order: one from the start, the others in the middle of files."""
     count = min(RULES, shape.files)
     rules = []
@@ -70,7 +70,7 @@ def event_time_ms(seq: int) -> int:
     return FIRST_EVENT_MS + EVENT_STEP_MS * seq
 
 
-def payments(shape: Shape, start: int, end: int) -> dict[str, Any]:
+def payments(shape: InputShape, start: int, end: int) -> dict[str, Any]:
     """Return the columns of the payments with sequence numbers from `start` to before `end`."""
     seq = np.arange(start, end, dtype=np.int64)
     counter = seq.astype(_U64)
@@ -87,7 +87,7 @@ def payments(shape: Shape, start: int, end: int) -> dict[str, Any]:
     }
 
 
-def write_input(shape: Shape, folder: Path) -> None:
+def write_input(shape: InputShape, folder: Path) -> None:
     """Write the folders `payments` and `rules`, whose files sort by modification time."""
     (folder / "payments").mkdir(parents=True)
     (folder / "rules").mkdir()

@@ -15,10 +15,10 @@ from weir.clock import Clock
 from weir.common.configuration import Configuration
 from weir.datastream import StreamExecutionEnvironment
 from weir.demo.logs import errors_to, logging_to
-from weir.demo.payments import Shape, write_input
+from weir.demo.payments import InputShape, write_input
 from weir.demo.program import declare
 from weir.demo.recount import Comparison, compare, expected_output, read_output
-from weir.demo.steps import Kill, Killed, Moved, Resumed, Screen, Step, Stop
+from weir.demo.steps import Kill, Killed, Moved, Resumed, Screen, Step, StopStep
 from weir.demo.tracking import Figures, Tracker
 
 CHECKPOINT_INTERVAL = "2 s"
@@ -29,7 +29,7 @@ _POLL_S = 0.1
 class DemoOptions:
     """What to run and where; the folder exists and is empty."""
 
-    shape: Shape
+    shape: InputShape
     folder: Path
     kill: bool = True
     rescale: bool = True
@@ -61,9 +61,9 @@ class DemoResult:
     figures: Figures
 
 
-def shape_of(rows: int, seed: int) -> Shape:
+def shape_of(rows: int, seed: int) -> InputShape:
     """Cut the rows into 20 to 60 files, one an epoch."""
-    return Shape(rows, max(20, min(60, rows // 50_000)), seed)
+    return InputShape(rows, max(20, min(60, rows // 50_000)), seed)
 
 
 def run_demo(options: DemoOptions, screen: Screen, clock: Clock) -> DemoResult:
@@ -104,7 +104,7 @@ class _Demo:
         started = clock.monotonic_ms()
         kill = Kill(screen, clock) if options.kill else None
         folder = options.folder / "savepoints"
-        stop = Stop(folder, kill, screen, clock) if options.rescale else None
+        stop = StopStep(folder, kill, screen, clock) if options.rescale else None
         figures = self._follow(env, [step for step in (kill, stop) if step is not None])
         move = stop.outcome() if stop is not None else None
         if move is not None:
@@ -113,7 +113,9 @@ class _Demo:
         screen.say("The job has ended; recounting everything from the input, without Weir …")
         comparison = compare(expected_output(options.input), read_output(options.output))
         killed = kill.outcome() if kill is not None else None
-        return DemoResult(comparison, killed, move, seconds, figures)
+        return DemoResult(
+            comparison=comparison, kill=killed, move=move, seconds=seconds, figures=figures
+        )
 
     def _go_on(self, move: Moved) -> tuple[Figures, Moved]:
         """Start a job from the savepoint, with another parallelism, and follow it to its end."""

@@ -66,7 +66,6 @@ class Kill:
     """Kills a slot and watches the recovery."""
 
     def __init__(self, screen: Screen, clock: Clock) -> None:
-        """Kill nothing yet."""
         self._screen, self._clock = screen, clock
         self._pid: int | None = None
         self._attempt = 0
@@ -103,7 +102,7 @@ class Kill:
         self._screen.say(f"Killed slot {slot['subtask']} (process {self._pid}) with SIGKILL")
 
 
-class Stop:
+class StopStep:
     """Stops a job with a savepoint, after the recovery if there is a kill."""
 
     def __init__(self, folder: Path, after: Kill | None, screen: Screen, clock: Clock) -> None:
@@ -139,14 +138,20 @@ class Stop:
             f"Stopped after {stop_ms / 1000:.1f} s with a savepoint of {size / 1e6:.1f} MB: {path}"
         )
         before = self._parallelism
-        return Moved(path, size, stop_ms, before, before + 1, None)
+        return Moved(
+            path,
+            savepoint_bytes=size,
+            stop_ms=stop_ms,
+            parallelism_before=before,
+            parallelism=before + 1,
+            resume_ms=None,
+        )
 
 
 class Resumed:
     """Watches a job that was started from a savepoint until it has handled an epoch."""
 
     def __init__(self, screen: Screen, clock: Clock) -> None:
-        """Begin to count the time."""
         self._screen, self._clock = screen, clock
         self._started_ms = clock.monotonic_ms()
         self.resume_ms: int | None = None

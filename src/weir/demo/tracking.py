@@ -37,7 +37,6 @@ class Tracker:
     """Follows a job, and the jobs that go on from its savepoints."""
 
     def __init__(self, rows_total: int, now_ms: int) -> None:
-        """Start at row zero."""
         self._total = rows_total
         self._started_ms = now_ms
         self._attempt: int | None = 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from weir.graph.kinds import SOURCE
 from weir.graph.transformation import Transformation
 from weir.ids import OperatorId, operator_id
 
@@ -34,7 +35,7 @@ def operator_ids(order: Iterable[Transformation]) -> dict[int, OperatorId]:
 
 def _signature(t: Transformation, found: dict[int, OperatorId]) -> str:
     # A source has nothing before it; what it reads tells it from others instead.
-    own = f"source:{type(t.function).__name__}" if t.kind == "source" else t.kind
+    own = f"source:{type(t.function).__name__}" if t.kind == SOURCE.name else t.kind
     groups = (
         # A union has no order.
         "+".join(sorted(f"{found[edge.source.id]}/{edge.tag or ''}" for edge in edges))

@@ -13,11 +13,11 @@ from typing import Any
 
 from weir.errors import UsageError
 from weir.graph.identity import operator_ids
+from weir.graph.kinds import SourceSideRule, kind_named
 from weir.graph.transformation import Edge, KeySpec, Partitioning, StreamGraph, Transformation
 from weir.ids import OperatorId
 from weir.keygroup import MAX_PARALLELISM_BOUND, default_max_parallelism
 
-_SOURCE_SIDE = frozenset({"map", "flat_map", "filter", "project", "timestamps"})
 _STATE_METHODS = ("snapshot_state", "initialize_state", "restore_state")
 _RESIDENT_METHODS = (
     "open",
@@ -115,28 +115,38 @@ class JobPlan:
         A source without timestamps counts as itself: it never reports, so time stands still.
         """
         op = self.operators[index]
-        if op.kind in ("timestamps", "source"):
+        if kind_named(op.kind, op.name).makes_watermarks:
             return [index]
         found = [g for e in self.inputs_of(index) for g in self.watermark_generators(e.source)]
         return sorted(set(found))
 
-    def edges_into(self, level: int) -> list[EdgeNode]:
-        """Return the edges whose records are delivered at a level through a shuffle."""
-        return [e for e in self.edges if e.target_level == level and not e.chained]
+
+def detach_sources(plan: JobPlan) -> dict[int, Any]:
+    """Take source objects (DataFrames, collections) out of a plan: they stay in the driver."""
+    sources: dict[int, Any] = {}
+    for op in plan.operators:
+        if op.kind == "source":
+            sources[op.index] = op.function
+            op.function = None
+    return sources
 
 
 def compile_plan(graph: StreamGraph, default_parallelism: int) -> JobPlan:
     """Compile a program; the same program gives the same plan.
 
     Raises:
-        UsageError: two operators share a uid, or a parallelism exceeds its max parallelism.
+        UsageError: two operators share a uid, a parallelism exceeds its max parallelism, or an
+            operator is of a kind that does not exist or reads another number of inputs.
     """
     order = _topological(graph.transformations)
+    _check_inputs(order)
     levels = _assign_levels(order, graph, default_parallelism)
     index_of = {t.id: i for i, t in enumerate(order)}
     identities = operator_ids(order)
     operators = [
-        _node(i, t, levels[t.id], graph, default_parallelism, identities[t.id])
+        _node(
+            i, t, levels[t.id], graph=graph, default=default_parallelism, identity=identities[t.id]
+        )
         for i, t in enumerate(order)
     ]
     _check_uids(operators)
@@ -146,7 +156,9 @@ def compile_plan(graph: StreamGraph, default_parallelism: int) -> JobPlan:
             for edge in group:
                 source = operators[index_of[edge.source.id]]
                 target = operators[index_of[t.id]]
-                edges.append(_edge(len(edges), edge, source, target, input_index))
+                edges.append(
+                    _edge(len(edges), edge, source=source, target=target, input_index=input_index)
+                )
     plan = JobPlan(graph.job_name, operators, edges)
     for plan_edge in edges:
         operators[plan_edge.target].options.setdefault("input_type", plan_edge.type)
@@ -170,19 +182,30 @@ def _topological(transformations: Iterable[Transformation]) -> list[Transformati
     return list(done.values())
 
 
+def _check_inputs(order: list[Transformation]) -> None:
+    for t in order:
+        expected = kind_named(t.kind, t.name).inputs
+        if len(t.inputs) != expected:
+            msg = (
+                f"operator '{t.name}' of kind {t.kind!r} has {len(t.inputs)} inputs, expected "
+                f"{expected}: several streams in one input are a union"
+            )
+            raise UsageError(msg)
+
+
 def runs_on_source_side(t: Transformation) -> bool:
     """Tell whether an operator may run in stateless Spark workers next to the source.
 
     Functions that keep anything between records (open, close, checkpoint hooks) need a slot.
     """
-    if t.kind == "source":
+    kind = kind_named(t.kind, t.name)
+    if kind.is_source:
         return True
-    if t.kind not in _SOURCE_SIDE or t.keyed or t.side_types:
+    if kind.source_side is SourceSideRule.NEVER or t.keyed or t.side_types:
         return False
-    function = t.function
-    if t.kind in ("project", "timestamps") or getattr(function, "weir_plain", False):
+    if kind.source_side is SourceSideRule.ALWAYS or getattr(t.function, "weir_plain", False):
         return True
-    return not any(_overrides(function, name) for name in _RESIDENT_METHODS)
+    return not any(_overrides(t.function, name) for name in _RESIDENT_METHODS)
 
 
 def keeps_operator_state(t: Transformation) -> bool:
@@ -208,7 +231,9 @@ def _assign_levels(order: list[Transformation], graph: StreamGraph, default: int
         for group in t.inputs:
             for edge in group:
                 level = max(
-                    level, levels[edge.source.id] + _crosses(edge, t, levels, graph, default)
+                    level,
+                    levels[edge.source.id]
+                    + _crosses(edge, t, levels=levels, graph=graph, default=default),
                 )
         if level == 0 and not runs_on_source_side(t):
             level = 1

@@ -62,8 +62,8 @@ class Transformation:
     """One operator of the program.
 
     Attributes:
-        kind: which runtime operator executes it; the names are the keys of
-            `weir.runtime.operators.OPERATORS`, plus "source".
+        kind: the name of its row in `weir.graph.kinds.KINDS`; `weir.runtime.catalog` says which
+            class executes it.
         function: the user function object (never a bare lambda), or the source or sink object.
         inputs: one list of edges per logical input: one input for map, two for connected
             streams (the second is the broadcast side for broadcast kinds). Several edges in one
@@ -85,9 +85,6 @@ class Transformation:
     max_parallelism: int | None = None
     uid: str | None = None
     uid_hash: str | None = None
-    chain_start: bool = False
-    chainable: bool = True
-    slot_sharing_group: str | None = None
 
     @property
     def keyed(self) -> bool:

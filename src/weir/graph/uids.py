@@ -9,27 +9,23 @@ from __future__ import annotations
 import logging
 
 from weir.errors import UsageError
+from weir.graph.kinds import KindState, kind_named
 from weir.graph.plan import keeps_operator_state
 from weir.graph.transformation import StreamGraph, Transformation
 
 log = logging.getLogger("weir.graph")
 
-_STATEFUL = frozenset({"sink_v2", "spark_sink", "broadcast_process"})
-_STATEFUL_BY_KEY = frozenset({"process", "co_process", "reduce", "aggregate"})
-# With keys these may have state in `open`; a bare callable has no such method.
-_PERHAPS_BY_KEY = frozenset({"map", "flat_map", "filter", "co_map", "co_flat_map"})
-
 
 def is_stateful(t: Transformation) -> bool:
     """Tell whether an operator may have keyed state, operator state or prepared transactions."""
-    if t.kind == "source":
+    kind = kind_named(t.kind, t.name)
+    if kind.is_source:
         return False
-    if t.kind in _STATEFUL or keeps_operator_state(t):
+    if kind.state is KindState.ALWAYS or keeps_operator_state(t):
         return True
-    if not t.keyed:
-        return False
     plain = getattr(t.function, "weir_plain", False)
-    return t.kind in _STATEFUL_BY_KEY or (t.kind in _PERHAPS_BY_KEY and not plain)
+    by_key = kind.state is KindState.BY_KEY or (kind.state is KindState.MAYBE and not plain)
+    return t.keyed and by_key
 
 
 def without_uid(graph: StreamGraph, *, sources: bool) -> list[Transformation]:
@@ -38,14 +34,12 @@ def without_uid(graph: StreamGraph, *, sources: bool) -> list[Transformation]:
     Sources have positions. With `sources` all of them count, else only when there are several: the
     only one is found in any case.
     """
-    readers = [t for t in graph.transformations if t.kind == "source"]
+    readers = [t for t in graph.transformations if kind_named(t.kind, t.name).is_source]
     counted = sources or len(readers) > 1
     return [
         t
         for t in graph.transformations
-        if t.uid is None
-        and t.uid_hash is None
-        and (is_stateful(t) or (counted and t.kind == "source"))
+        if t.uid is None and t.uid_hash is None and (is_stateful(t) or (counted and t in readers))
     ]
 
 

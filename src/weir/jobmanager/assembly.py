@@ -18,15 +18,16 @@ from weir.checkpoint.metadata import (
 from weir.checkpoint.retention import CheckpointRef
 from weir.errors import JobExecutionError
 from weir.graph.plan import JobPlan
-from weir.slot.messages import Acknowledge, OperatorPart
+from weir.slot.messages import Acknowledge, OperatorShare
 from weir.snapshot import FileHandle
 
 
 @dataclass(frozen=True)
 class EpochFacts:
-    """What the driver knew when the barrier of a checkpoint was sent.
+    """What the driver knows of a checkpoint: what it knew when the barrier was sent, and the cut.
 
-    `cut_level` is where the barrier overtook rows, if it did.
+    `epoch` carried the barrier. `cut_level` is where the barrier overtook rows, if it did; with
+    `replayed` the sources read the epoch again after a restore, and `positions` are those before.
     """
 
     epoch: int
@@ -34,6 +35,20 @@ class EpochFacts:
     timestamp_ms: int
     savepoint_format: str | None = None
     cut_level: int | None = None
+    replayed: bool = False
+
+    @property
+    def read_epoch(self) -> int:
+        """Return the last epoch that the sources do not read again after a restore."""
+        return self.epoch - 1 if self.replayed else self.epoch
+
+    @property
+    def shown_epoch(self) -> int:
+        """Return the last epoch whose results do not come again after a restore.
+
+        Where the barrier overtook rows, results of its epoch come again.
+        """
+        return self.epoch if self.cut_level is None else self.epoch - 1
 
 
 class _Files:
@@ -49,7 +64,9 @@ class _Files:
         if found is None:
             found = self._indices[key] = len(self.records)
             self.records.append(
-                FileRecord(handle.path, handle.size, handle.crc32, subtask, handle.data)
+                FileRecord(
+                    handle.path, handle.size, handle.crc32, subtask=subtask, data=handle.data
+                )
             )
         return found
 
@@ -63,7 +80,7 @@ def assemble(
         JobExecutionError: some subtasks took part where the barrier overtook rows, others did not.
     """
     files = _Files()
-    parts: dict[str, list[SubtaskRecord]] = {}
+    records: dict[str, list[SubtaskRecord]] = {}
     in_flight: list[InFlightRecord] = []
     for subtask, ack in sorted(acks.items()):
         message: Acknowledge | None = ack.payload
@@ -76,9 +93,11 @@ def assemble(
         rows = message.in_flight
         # A slot that was done with an earlier level keeps rows that others have received.
         if rows is not None and rows.level == facts.cut_level:
-            in_flight.append(InFlightRecord(subtask, own, rows.level, rows.records, rows.size))
-        for part in message.operators:
-            parts.setdefault(part.operator, []).append(_subtask(part, subtask, own, files))
+            in_flight.append(
+                InFlightRecord(subtask, own, rows.level, records=rows.records, size=rows.size)
+            )
+        for share in message.operators:
+            records.setdefault(share.operator, []).append(_subtask(share, subtask, own, files))
     operators = tuple(
         OperatorRecord(
             id=op.id,
@@ -86,8 +105,8 @@ def assemble(
             name=op.name,
             parallelism=op.parallelism,
             max_parallelism=op.max_parallelism,
-            has_state=any(map(_has_state, parts.get(op.id, []))),
-            subtasks=tuple(parts.get(op.id, [])),
+            has_state=any(map(_has_state, records.get(op.id, []))),
+            subtasks=tuple(records.get(op.id, [])),
         )
         for op in plan.operators
         if op.level > 0
@@ -98,7 +117,7 @@ def assemble(
         job_name=plan.job_name,
         timestamp_ms=facts.timestamp_ms,
         kind=ref.kind,
-        epoch=facts.epoch,
+        epoch=facts.read_epoch,
         sources=facts.positions,
         operators=operators,
         files=tuple(files.records),
@@ -107,18 +126,18 @@ def assemble(
     )
 
 
-def _subtask(part: OperatorPart, subtask: int, own: int, files: _Files) -> SubtaskRecord:
+def _subtask(share: OperatorShare, subtask: int, own: int, files: _Files) -> SubtaskRecord:
     return SubtaskRecord(
         index=subtask,
         file=own,
-        keyed_range=part.keyed_range,
-        keyed_states=tuple(part.keyed_states),
+        keyed_range=share.keyed_range,
+        keyed_states=tuple(share.keyed_states),
         operator_states={
             name: OperatorStateRecord(mode, count)  # type: ignore[arg-type]
-            for name, (mode, count) in part.operator_states.items()
+            for name, (mode, count) in share.operator_states.items()
         },
-        layers=tuple(files.index(handle, subtask) for handle in part.layers),
-        attachments=tuple(files.index(handle, subtask) for handle in part.attachments),
+        layers=tuple(files.index(handle, subtask) for handle in share.layers),
+        attachments=tuple(files.index(handle, subtask) for handle in share.attachments),
     )
 
 

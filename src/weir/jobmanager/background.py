@@ -39,7 +39,7 @@ class Inline:
         """Return: there is nothing to end."""
 
 
-class Worker:
+class BackgroundThread:
     """A thread of its own, which does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
@@ -63,11 +63,12 @@ class Worker:
 
     def _work(self) -> None:
         while (work := self._queue.get()) is not None:
-            _carry_out(work)
+            carry_out(work, "background work")
 
 
-def _carry_out(work: Work) -> None:
+def carry_out(work: Callable[[], object], what: str) -> None:
+    """Do something of which nothing else depends: what it raises is logged."""
     try:
         work()
     except Exception:
-        log.exception("background work failed")
+        log.exception("%s failed", what)

@@ -4,8 +4,7 @@ Thread-safe: acknowledgements come from network threads, triggers from the epoch
 itself takes part in every checkpoint as subtask `DRIVER`: it acknowledges when the epoch's job has
 returned, so that a checkpoint never completes before the driver holds the epoch's results; where
 the barrier overtook rows, those results come again after a restore and are not waited for. Slots
-are told in the background: one that is busy must not keep anybody waiting who asks about
-checkpoints.
+are told in the background: one that is busy must not keep anybody waiting.
 """
 
 from __future__ import annotations
@@ -34,20 +33,27 @@ from weir.checkpoint.actions import (
 from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.checkpoint.decider import CheckpointRequest, RequestKind, savepoint_request
 from weir.checkpoint.failure import FailureReason
-from weir.checkpoint.metadata import SourcePositions
+from weir.checkpoint.metadata import CheckpointMetadata, SourcePositions
 from weir.checkpoint.paths import resolve
 from weir.checkpoint.retention import CheckpointRef, JobEnd
-from weir.checkpoint.store import write_metadata
+from weir.checkpoint.store import load_checkpoint, write_metadata
 from weir.clock import Clock
-from weir.errors import JobExecutionError, WeirError
+from weir.errors import (
+    CorruptStateError,
+    JobExecutionError,
+    StorageError,
+    UsageError,
+    WeirError,
+    assert_never,
+)
 from weir.failpoint import reach
 from weir.graph.plan import JobPlan
 from weir.ids import unique_suffix
 from weir.jobmanager.assembly import EpochFacts, assemble
-from weir.jobmanager.background import Background, Inline
+from weir.jobmanager.background import Background
 from weir.jobmanager.cleanup import CheckpointFiles
-from weir.jobmanager.history import CheckpointEntry, CheckpointHistory, SubtaskEntry
-from weir.runtime.subtask import EpochInfo
+from weir.jobmanager.history import CheckpointEntry, CheckpointHistory, subtask_entry
+from weir.runtime.epoch import Barrier
 from weir.slot.messages import Acknowledge, Decline
 
 log = logging.getLogger("weir.checkpoint")
@@ -56,8 +62,8 @@ Describe = Callable[[str | None], SourcePositions]
 """Gives the positions of the sources; those for the savepoint at a URI need no other files."""
 
 
-class Workers(Protocol):
-    """The slots, as far as checkpoints are concerned."""
+class CommittingSlots(Protocol):
+    """The slots, as far as the outcome of checkpoints is concerned."""
 
     def complete(self, checkpoint_id: int) -> list[tuple[str, list[bytes]]]:
         """Let all slots commit; return what they staged for the driver."""
@@ -66,44 +72,24 @@ class Workers(Protocol):
         """Tell all slots that a checkpoint was given up."""
 
 
-@dataclass(frozen=True)
-class Barrier:
-    """What an epoch has to carry for a checkpoint.
-
-    With `full` the checkpoint must not depend on files of others, with `native` as well it is in
-    the backend's own format. With `overtaking` the barrier may overtake rows. `directory` is a
-    path on the job's storage, or the URI of a savepoint.
-    """
-
-    checkpoint_id: int
-    timestamp_ms: int
-    directory: str
-    full: bool = False
-    native: bool = False
-    overtaking: bool = False
-
-    def info(self, epoch: int, *, final: bool = False, drain: bool = True) -> EpochInfo:
-        """Return what the slots have to know about the barrier's epoch."""
-        return EpochInfo(
-            epoch,
-            self.checkpoint_id,
-            self.timestamp_ms,
-            final,
-            drain,
-            self.full,
-            self.native,
-            self.overtaking and not final,
-        )
-
-
 @dataclass
 class CheckpointEvents:
-    """Who wants to know what: filled in by the supervisor."""
+    """Who wants to know what: filled in by the supervisor.
 
-    completed: Callable[[CheckpointRef], None] = lambda ref: None
+    `completed` learns the last epoch whose results do not come again after a restore.
+    """
+
+    completed: Callable[[CheckpointRef, int], None] = lambda ref, epoch: None
     failed: Callable[[str], None] = lambda message: None
     staged: Callable[[int, list[tuple[str, list[bytes]]]], None] = lambda checkpoint, staged: None
-    overtook: Callable[[int], None] = lambda checkpoint: None
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Metadata that was handed to the storage."""
+
+    action: WriteMetadata
+    metadata: CheckpointMetadata
 
 
 class CheckpointRunner:
@@ -113,19 +99,21 @@ class CheckpointRunner:
         self,
         coordinator: CheckpointCoordinator,
         files: CheckpointFiles,
-        workers: Workers,
-        plan: JobPlan,
+        slots: CommittingSlots,
         clock: Clock,
         events: CheckpointEvents,
+        background: Background,
     ) -> None:
-        """Bind decisions to effects; slots are told at once until there is a `background`."""
+        """Bind decisions to effects; slots are told in the background."""
         self.coordinator = coordinator
         self.history = CheckpointHistory()
-        self.background: Background = Inline()
+        self.commits_begun = 0
+        self._background = background
         self._asked: dict[str, Future[CheckpointRef]] = {}
         self._closed = False
-        self._workers = workers
-        self.plan = plan
+        self._slots = slots
+        self._plan: JobPlan | None = None
+        self._unknown: dict[int, _Written] = {}
         self._clock = clock
         self._events = events
         self._lock = threading.RLock()
@@ -153,6 +141,12 @@ class CheckpointRunner:
             CheckpointRequest(RequestKind.MANUAL, now, force=force, full=full, token=token)
         )
 
+    def last(self) -> Future[CheckpointRef]:
+        """Take the checkpoint that an attempt ends with, also when others are refused."""
+        now, token = self._clock.monotonic_ms(), unique_suffix()
+        request = CheckpointRequest(RequestKind.MANUAL, now, force=True, token=token)
+        return self._submit(request)
+
     def savepoint(
         self, directory: str, *, native: bool = False, synchronous: bool = False
     ) -> Future[CheckpointRef]:
@@ -174,6 +168,11 @@ class CheckpointRunner:
             if self._closed:
                 asked.set_exception(JobExecutionError("the job is finishing: too late"))
                 return asked
+            return self._submit(request)
+
+    def _submit(self, request: CheckpointRequest) -> Future[CheckpointRef]:
+        asked: Future[CheckpointRef] = Future()
+        with self._lock:
             self._asked[request.token] = asked
             self._perform(self.coordinator.submit(request))
         return asked
@@ -214,11 +213,6 @@ class CheckpointRunner:
             waiting = bool(self.coordinator.queue) and not self.coordinator.pending
             return waiting or (at is not None and at <= self._clock.monotonic_ms())
 
-    def next_event_ms(self) -> int | None:
-        """Return when `due` may become true by time alone, on the monotonic clock."""
-        with self._lock:
-            return self.coordinator.next_event_ms()
-
     def begin_epoch(self, epoch: int, positions: Describe) -> Barrier | None:
         """Decide whether this epoch carries a barrier; `positions` are those after the epoch."""
         with self._lock:
@@ -249,11 +243,22 @@ class CheckpointRunner:
         self._epochs[number] = EpochFacts(epoch, described, timestamp, form)
         self._files.begin(number)
         self.history.triggered(
-            CheckpointEntry(number, timestamp, self.plan.slots, request.is_savepoint, form)
+            CheckpointEntry(
+                number,
+                timestamp,
+                num_subtasks=self.plan.slots,
+                is_savepoint=request.is_savepoint,
+                savepoint_format=form,
+            )
         )
-        full = request.full or request.is_savepoint
-        directory, overtaking = started.ref.directory, started.overtaking
-        return Barrier(number, timestamp, directory, full, request.native, overtaking)
+        return Barrier(
+            checkpoint_id=number,
+            timestamp_ms=timestamp,
+            directory=started.ref.directory,
+            full=request.full or request.is_savepoint,
+            native=request.native,
+            overtaking=started.overtaking,
+        )
 
     def epoch_done(self, barrier: Barrier | None) -> None:
         """The driver holds the results of the barrier's epoch."""
@@ -280,10 +285,9 @@ class CheckpointRunner:
                 return
             facts = replace(facts, cut_level=level)
             if before is not None:
-                facts = replace(facts, epoch=facts.epoch - 1, positions=before)
+                facts = replace(facts, positions=before, replayed=True)
             self._epochs[checkpoint_id] = facts
             self.history.overtook(checkpoint_id)
-            self._events.overtook(checkpoint_id)
             ack = Ack(checkpoint_id, DRIVER, self.coordinator.attempt)
             self._perform(self.coordinator.on_ack(ack))
 
@@ -300,9 +304,15 @@ class CheckpointRunner:
             # Also when it comes too late: nobody else knows the files and would delete them.
             made = [*([] if message.file is None else [message.file]), *message.created]
             files = tuple(resolve(message.directory, f.path) for f in made if f.data is None)
-            ack = Ack(message.checkpoint_id, message.subtask, message.attempt, files, message)
+            ack = Ack(
+                message.checkpoint_id,
+                message.subtask,
+                message.attempt,
+                files=files,
+                payload=message,
+            )
             self.history.acknowledged(
-                message.checkpoint_id, _subtask_entry(message, self._clock.now_ms())
+                message.checkpoint_id, subtask_entry(message, self._clock.now_ms())
             )
             self._perform(self.coordinator.on_ack(ack))
 
@@ -317,10 +327,24 @@ class CheckpointRunner:
                 )
             )
 
-    def failover(self, attempt: int) -> None:
-        """Forget everything pending; older attempts are fenced from here on."""
-        self.background.settle()
+    @property
+    def plan(self) -> JobPlan:
+        """The plan of the current attempt."""
+        if self._plan is None:
+            msg = "no attempt has begun"
+            raise JobExecutionError(msg)
+        return self._plan
+
+    def failover(self, attempt: int, plan: JobPlan) -> None:
+        """Forget everything pending; older attempts are fenced from here on.
+
+        Raises:
+            StorageError: it cannot be found out whether a checkpoint was completed.
+        """
+        self._background.settle()
         with self._lock:
+            self._settle_unknown()
+            self._plan = plan
             # Whoever asked before the first attempt is served by it.
             if attempt != self.coordinator.attempt:
                 self._perform(self.coordinator.on_failover(attempt))
@@ -330,8 +354,12 @@ class CheckpointRunner:
 
     def end(self, end: JobEnd) -> None:
         """Apply the retention policy at the end of the job; nothing else of it stays behind."""
-        self.background.settle()
+        self._background.settle()
         with self._lock:
+            try:
+                self._settle_unknown()
+            except WeirError as error:
+                log.warning("%s", error)
             self._perform(self.coordinator.on_job_end(end))
             self._files.end_foreign(self.coordinator.settings.retention, end)
             self._files.sweep_job(self.coordinator.completed, self._first_id)
@@ -348,55 +376,100 @@ class CheckpointRunner:
             self._perform_one(action)
 
     def _perform_one(self, action: Action) -> None:
-        if isinstance(action, WriteMetadata):
-            self._write_metadata(action)
-        elif isinstance(action, NotifyComplete):
-            self._complete(action.checkpoint_id)
-        elif isinstance(action, CheckpointCompleted):
-            self._events.completed(action.ref)
-            asked = self._asked.pop(action.request.token, None)
-            if asked is not None:
-                asked.set_result(action.ref)
-        elif isinstance(action, NotifyAborted):
-            self._aborted(action)
-        elif isinstance(action, DiscardPending):
-            self._epochs.pop(action.ref.checkpoint_id, None)
-            self._files.abort(action.ref, action.files)
-        elif isinstance(action, DeleteCheckpoint):
-            self._files.delete(action.ref)
-            self.history.discarded(action.ref.checkpoint_id)
-            self.coordinator.on_cleaned(action.ref.checkpoint_id)
-        elif isinstance(action, DeleteFiles):
-            self._files.discard(action.files)
-        elif isinstance(action, FailJob):
-            self._events.failed(action.message)
-        elif isinstance(action, RejectRequest):
-            log.debug("checkpoint request rejected: %s", action.reason.value)
-            self._refuse(action.request, action.reason)
+        match action:
+            case TriggerCheckpoint():
+                msg = f"checkpoint {action.ref.checkpoint_id} can begin only with an epoch"
+                raise RuntimeError(msg)
+            case WriteMetadata():
+                self._write_metadata(action)
+            case CheckpointCompleted():
+                self._completed(action)
+            case NotifyComplete():
+                self._complete(action.checkpoint_id)
+            case NotifyAborted():
+                self._aborted(action)
+            case DiscardPending():
+                self._epochs.pop(action.ref.checkpoint_id, None)
+                self._files.abort(action.ref, action.files)
+            case DeleteCheckpoint():
+                self._files.delete(action.ref)
+                self.history.discarded(action.ref.checkpoint_id)
+                self.coordinator.on_cleaned(action.ref.checkpoint_id)
+            case DeleteFiles():
+                self._files.discard(action.files)
+            case FailJob():
+                self._events.failed(action.message)
+            case RejectRequest():
+                log.debug("checkpoint request rejected: %s", action.reason.value)
+                self._refuse(action.request, action.reason)
+            case _:
+                assert_never(action)
+
+    def _completed(self, action: CheckpointCompleted) -> None:
+        facts = self._epochs.pop(action.ref.checkpoint_id)
+        self._events.completed(action.ref, facts.shown_epoch)
+        asked = self._asked.pop(action.request.token, None)
+        if asked is not None:
+            asked.set_result(action.ref)
 
     def _aborted(self, action: NotifyAborted) -> None:
         number, reason = action.checkpoint_id, action.reason.value
         log.info("checkpoint %s aborted: %s", number, reason)
         detail = f"{reason}: {action.detail}" if action.detail else reason
         self.history.failed(number, self._clock.now_ms(), detail)
-        self.background.run(lambda: self._workers.aborted(number))
+        self._background.run(lambda: self._slots.aborted(number))
         self._refuse(action.request, action.reason, action.detail)
 
     def _write_metadata(self, action: WriteMetadata) -> None:
         number = action.ref.checkpoint_id
         try:
             facts, job = self._epochs[number], self.coordinator.job_id
-            metadata = assemble(self.plan, job, action.ref, action.acks, facts)
+            metadata = assemble(self.plan, job, ref=action.ref, acks=action.acks, facts=facts)
             self._files.check(action.ref, metadata)
             reach("driver.acknowledged")
-            storage, directory = self._files.place(action.ref.directory)
-            write_metadata(storage, directory, metadata)
-            reach("driver.metadata")
         except WeirError as error:
             self._perform(self.coordinator.on_metadata_failed(number, str(error)))
             return
+        self._unknown[number] = _Written(action, metadata)
+        storage, directory = self._files.place(action.ref.directory)
+        try:
+            write_metadata(storage, directory, metadata)
+        except StorageError as error:
+            self._outcome_unknown(number, error)
+            return
+        reach("driver.metadata")
+        self._written(self._unknown.pop(number))
+
+    def _outcome_unknown(self, number: int, error: StorageError) -> None:
+        """The write may have succeeded all the same: find out, now or before the next attempt."""
+        try:
+            self._settle(number, str(error))
+        except StorageError as asked:
+            # Going on as if it did not exist would undo what it may have prepared.
+            what = f"it is not known whether checkpoint {number} was completed"
+            self._events.failed(f"{what}: {error}; {asked}")
+
+    def _settle_unknown(self) -> None:
+        for number in list(self._unknown):
+            self._settle(number, "its metadata was not written")
+
+    def _settle(self, number: int, problem: str) -> None:
+        written = self._unknown[number]
+        storage, directory = self._files.place(written.action.ref.directory)
+        try:
+            exists = load_checkpoint(storage, directory) == written.metadata
+        except (UsageError, CorruptStateError):
+            exists = False
+        del self._unknown[number]
+        if exists:
+            self._written(written)
+        else:
+            self._perform(self.coordinator.on_metadata_failed(number, problem))
+
+    def _written(self, written: _Written) -> None:
+        action, metadata = written.action, written.metadata
+        number = action.ref.checkpoint_id
         duration = self._clock.monotonic_ms() - action.started_ms
-        self._epochs.pop(number, None)
         rows = {row.subtask: (row.records, row.size) for row in metadata.in_flight}
         self.history.in_flight(number, rows)
         self.history.completed(number, duration, self._files.location(action.ref.directory))
@@ -407,13 +480,14 @@ class CheckpointRunner:
             self._files.subsume_foreign()
 
     def _complete(self, checkpoint_id: int) -> None:
+        self.commits_begun = max(self.commits_begun, checkpoint_id)
         self._uncommitted.add(checkpoint_id)
         attempt = self.coordinator.attempt
-        self.background.run(lambda: self._commit(checkpoint_id, attempt))
+        self._background.run(lambda: self._commit(checkpoint_id, attempt))
 
     def _commit(self, checkpoint_id: int, attempt: int) -> None:
         try:
-            staged = self._workers.complete(checkpoint_id)
+            staged = self._slots.complete(checkpoint_id)
         except WeirError as error:
             # The checkpoint stands; its commits are repeated by whoever restores it.
             with self._lock:
@@ -424,20 +498,3 @@ class CheckpointRunner:
         self._events.staged(checkpoint_id, staged)
         with self._lock:
             self._uncommitted.discard(checkpoint_id)
-
-
-def _subtask_entry(message: Acknowledge, now_ms: int) -> SubtaskEntry:
-    own = [] if message.file is None else [message.file]
-    refers = {h.path: h.size for p in message.operators for h in (*p.layers, *p.attachments)}
-    rows = message.in_flight
-    return SubtaskEntry(
-        subtask=message.subtask,
-        ack_ms=now_ms,
-        sync_ms=message.sync_ms,
-        async_ms=message.async_ms,
-        written=sum(handle.size for handle in (*own, *message.created)),
-        size=sum(handle.size for handle in own) + sum(refers.values()),
-        operators={part.operator: part.size for part in message.operators},
-        in_flight_bytes=0 if rows is None else rows.size,
-        in_flight_records=0 if rows is None else rows.records,
-    )

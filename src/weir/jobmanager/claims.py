@@ -19,6 +19,7 @@ from weir.checkpoint.paths import checkpoint_id_of
 from weir.checkpoint.retention import CheckpointRef
 from weir.checkpoint.shared import shared_files
 from weir.checkpoint.store import list_completed
+from weir.connector.sink import NewerOutput
 from weir.errors import WeirError
 from weir.jobmanager.recovery import RestorePoint
 from weir.storage.base import Storage
@@ -51,6 +52,7 @@ class Claim:
 
     `point` is what to restore from. `owned` takes its place among the job's own checkpoints and
     uses `files`. With `reusable`, checkpoints may refer to the shared files of `point`.
+    `newer_output` is what becomes of what the job before committed after `point`.
     """
 
     point: RestorePoint | None = None
@@ -59,6 +61,7 @@ class Claim:
     protected: frozenset[str] = frozenset()
     foreign: ForeignCheckpoint | None = None
     reusable: bool = False
+    newer_output: NewerOutput = NewerOutput.NONE
 
     def may_refer_to(self, point: RestorePoint) -> bool:
         """Tell whether new checkpoints may refer to the shared files of a restored one."""

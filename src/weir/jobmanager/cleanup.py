@@ -1,7 +1,8 @@
 """Deletes what checkpoints leave behind: directories, shared files that became free, remains.
 
 Order of a deletion: metadata, own files, then shared files that nobody uses any more. Deleting may
-fail; what stays is logged and goes with the job's last sweep. Not thread-safe.
+fail; what stays is logged and goes with the job's last sweep, which tries a second time. Not
+thread-safe.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class CheckpointFiles:
         self._job_id = job_id
         self._foreign = claim.foreign
         self._undeleted: list[CheckpointRef] = []
+        self._failures = 0
         self._registry = SharedRegistry(claim.protected)
         if claim.owned is not None:
             self._registry.complete(claim.owned.checkpoint_id, claim.files)
@@ -145,6 +147,13 @@ class CheckpointFiles:
 
     def sweep_job(self, kept: Iterable[CheckpointRef], first_id: int | None) -> None:
         """Delete what is left of the job but the checkpoints to keep and their files."""
+        failures = self._failures
+        self._sweep(kept, first_id)
+        if self._failures > failures:
+            # Nobody comes after this one, and most storages refuse for a moment only.
+            self._sweep(kept, first_id)
+
+    def _sweep(self, kept: Iterable[CheckpointRef], first_id: int | None) -> None:
         undeleted, self._undeleted = self._undeleted, []
         for ref in undeleted:
             self.delete(ref)
@@ -180,11 +189,11 @@ class CheckpointFiles:
         storage, path = self.place(folder)
         return storage, f"{path}/{name}"
 
-    @staticmethod
-    def _quietly(work: Callable[[], None]) -> bool:
+    def _quietly(self, work: Callable[[], None]) -> bool:
         try:
             work()
         except StorageError as error:
+            self._failures += 1
             log.warning("clean-up failed: %s", error)
             return False
         return True

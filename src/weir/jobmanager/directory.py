@@ -1,7 +1,9 @@
 """The jobs of this user on this host, as files that commands in other processes find.
 
-One JSON file per job in a private directory: who runs it, where its REST is, what it is called. A
-file of a process that is gone is no running job. WEIR_RUN_DIR chooses another directory.
+One JSON file per job in a private directory: who runs it, where its REST is, which token it wants,
+what it is called. A file of a process that is gone is no running job. WEIR_RUN_DIR chooses another
+directory. What somebody else could have written is not read: it would name a JobManager that gets
+what users type.
 """
 
 from __future__ import annotations
@@ -13,7 +15,10 @@ from pathlib import Path
 import msgspec
 
 from weir.errors import StorageError
-from weir.jobmanager.owner import process_started
+from weir.ids import unique_suffix
+from weir.storage.private_files import private_directory
+from weir.storage.processes import process_started
+from weir.tls import TlsFiles
 
 ENDED_KEPT = 20
 _ENDED = ("FINISHED", "CANCELED", "FAILED")
@@ -37,6 +42,7 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_dir: str | None = None
     uses: tuple[str, ...] = ()
     savepoint: str | None = None
+    tls: TlsFiles | None = None
 
     @property
     def running(self) -> bool:
@@ -47,8 +53,11 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
         return started is not None and started == self.process
 
 
+_decode_entry = msgspec.json.Decoder(JobEntry).decode
+
+
 def run_directory() -> Path:
-    """Return where the files are; nobody else can read or write there."""
+    """Return where the files are, once `private_run_directory` has made it."""
     chosen = os.environ.get("WEIR_RUN_DIR")
     if chosen:
         return Path(chosen)
@@ -58,22 +67,28 @@ def run_directory() -> Path:
     return Path(tempfile.gettempdir()) / f"weir-jobs-{os.getuid()}"
 
 
+def private_run_directory() -> Path:
+    """Return where the files are; nobody else can write there.
+
+    Raises:
+        StorageError: the directory cannot be used, or somebody else has a hand in it.
+    """
+    # A directory that somebody chose stays readable for whom it was: files in it are private.
+    chosen = bool(os.environ.get("WEIR_RUN_DIR"))
+    instead = "set WEIR_RUN_DIR to a directory of yours"
+    return private_directory(run_directory(), instead, narrow=not chosen)
+
+
 def publish(entry: JobEntry) -> None:
     """Write a job's file anew, whole.
 
     Raises:
-        StorageError: the directory cannot be used, or belongs to somebody else.
+        StorageError: the directory cannot be used, or somebody else has a hand in it.
     """
-    folder = run_directory()
+    folder = private_run_directory()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():
-            msg = (
-                f"{str(folder)!r} belongs to another user: set WEIR_RUN_DIR to a directory of yours"
-            )
-            raise StorageError(msg)
-        temporary = folder / f".{entry.job_id}.{os.getpid()}"
-        fd = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        temporary = folder / f".{entry.job_id}.{unique_suffix()}"
+        fd = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "wb") as out:
             out.write(msgspec.json.encode(entry))
         temporary.replace(folder / f"{entry.job_id}.json")
@@ -83,15 +98,19 @@ def publish(entry: JobEntry) -> None:
 
 
 def entries() -> list[JobEntry]:
-    """Return all known jobs, newest first; files of dead processes and old ones are removed."""
+    """Return all known jobs, newest first; files of dead processes and old ones are removed.
+
+    Raises:
+        StorageError: somebody else has a hand in the directory.
+    """
     found: list[JobEntry] = []
-    folder = run_directory()
-    if not folder.is_dir() or folder.stat().st_uid != os.getuid():
+    if not run_directory().is_dir():
         return found
+    folder = private_run_directory()
     for path in folder.glob("*.json"):
         try:
-            entry = msgspec.json.decode(path.read_bytes(), type=JobEntry)
-        except (OSError, msgspec.MsgspecError):
+            entry = _decode_entry(path.read_bytes())
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
         if entry.running or entry.status in _ENDED:
             found.append(entry)

@@ -5,7 +5,8 @@ the note. From `_metadata` on there is no savepoint any more, and the note lets 
 disposal be repeated.
 
 Invariants: nothing is deleted that somebody else owns or a running job needs. Whoever cannot be
-asked counts as a user.
+asked counts as a user. Metadata may be a stranger's: names in it that no checkpoint of Weir has
+refuse the whole, and in a file system no link is followed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import contextlib
 import logging
 import os
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -37,16 +39,20 @@ from weir.errors import (
     WeirError,
 )
 from weir.jobmanager.directory import JobEntry, running
-from weir.jobmanager.owner import OWNER_NAME, has_ended
+from weir.jobmanager.owner import has_ended
 from weir.storage.base import MissingFileError, Storage
 from weir.storage.local import LocalStorage
 from weir.storage.options import StorageOptions
+from weir.storage.own_files import OwnFiles
+from weir.storage.processes import OWNER_NAME
 from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.disposal")
 NOTE_NAME: Final = "_disposing"
 _LOOKS: Final = 5
 _JOB = re.compile(r"[0-9a-f]{32}\Z")
+_SHARED = re.compile(r"\.\./(?:\.\./[0-9a-f]{32}/)?shared/([^/]+)\Z")
+_SPOOL = re.compile(r"spool-[0-9]+\Z")
 
 
 @dataclass(frozen=True)
@@ -68,19 +74,24 @@ class _Target:
         return named and self.metadata.kind == "checkpoint"
 
 
-def dispose_savepoint(path: str, options: StorageOptions | None = None) -> None:
+def dispose_savepoint(
+    path: str, options: StorageOptions | None = None, within: Collection[str] | None = None
+) -> None:
     """Delete a savepoint, or a retained checkpoint of an ended job, given as path or URI.
 
     Files that do not belong to it stay, with a warning that names them. May be repeated after an
-    interruption at any point.
+    interruption at any point. With `within` it has to be one of these places, or below one.
 
     Raises:
-        UsageError: there is nothing to dispose of, or a running job needs it.
+        UsageError: there is nothing to dispose of, a running job needs it, or it lies elsewhere.
         IncompatibleStateError: a newer version of Weir wrote it.
         CorruptStateError: its metadata is damaged, so nobody knows what belongs to it.
-        StorageError: deleting failed; repeat it.
+        StorageError: it is another user's, or behind a link; or deleting failed: repeat it.
     """
+    if within is not None:
+        _refuse_elsewhere(path, options, within)
     target = _find(_absolute(path), options)
+    _refuse_strange_names(target)
     _refuse_in_use(target, location_of(path, options))
     apply_disposal(target.storage, target.directory, target.metadata)
 
@@ -103,6 +114,31 @@ def apply_disposal(storage: Storage, directory: str, metadata: CheckpointMetadat
         storage.delete_tree(directory)
 
 
+def _refuse_elsewhere(path: str, options: StorageOptions | None, within: Collection[str]) -> None:
+    here = location_of(path, options)
+    places = {location_of(place, options) for place in within}
+    inside = any(here == place or here.startswith(f"{place}/") for place in places)
+    if inside and ".." not in here.split("/"):
+        return
+    msg = (
+        f"{path!r} is no savepoint of a job of this process and does not lie in a directory that "
+        f"is configured for them ({', '.join(sorted(places)) or 'there is none'}): on its host, "
+        f"use 'weir savepoint -d' without an address"
+    )
+    raise UsageError(msg)
+
+
+def _refuse_strange_names(target: _Target) -> None:
+    for file in target.metadata.files:
+        shared = _SHARED.match(file.path)
+        if data_file_attempt(shared[1] if shared else file.path) is None:
+            msg = (
+                f"the metadata of {target.name!r} names the file {file.path!r}, which is none of a "
+                "checkpoint; nothing was deleted: look at the directory, and delete it by hand"
+            )
+            raise CorruptStateError(msg)
+
+
 def location_of(path: str, options: StorageOptions | None = None) -> str:
     """Return one text for all ways of naming a checkpoint: plain path, URI, its `_metadata`."""
     try:
@@ -123,7 +159,7 @@ def _absolute(path: str) -> str:
 def _find(path: str, options: StorageOptions | None) -> _Target:
     """Load what a path names; also a disposal that was interrupted."""
     uri, directory = split_location(path)
-    storage = open_storage(uri, options)
+    storage = _open(uri, options)
     try:
         metadata = _load(storage, directory)
     except CorruptStateError as error:
@@ -137,11 +173,16 @@ def _find(path: str, options: StorageOptions | None) -> _Target:
         return _Target(storage, directory, metadata)
     # Checkpoints of other jobs, which lie beside the job's directory, may share its files.
     with contextlib.suppress(UsageError):
-        above, job = split_location(uri)
-        wider, inside = open_storage(above, options), f"{job}/{directory}"
+        above, job = split_location(storage.uri)
+        wider, inside = _open(above, options), f"{unquote(job)}/{directory}"
         if wider.list(inside) == storage.list(directory):
             return _Target(wider, inside, metadata)
     return _Target(storage, directory, metadata)
+
+
+def _open(uri: str, options: StorageOptions | None) -> Storage:
+    storage = open_storage(uri, options)
+    return OwnFiles(storage.root) if isinstance(storage, LocalStorage) else storage
 
 
 def _load(storage: Storage, directory: str) -> CheckpointMetadata:
@@ -197,6 +238,9 @@ def _free_shared_files(target: _Target) -> frozenset[str]:
         return files
     if not target.is_checkpoint:
         return frozenset()
+    for folder in sorted({file.rpartition("/")[0] for file in files}):
+        # Before anything is deleted: a link, or a directory of somebody else, refuses the whole.
+        target.storage.list(folder)
     try:
         return files - _files_of_others(target)
     except WeirError as error:
@@ -246,24 +290,22 @@ def _checkpoints_beside(target: _Target) -> dict[str, CheckpointMetadata]:
 def _delete_own_files(target: _Target) -> list[str]:
     """Delete what belongs to the savepoint; return the names of everything else."""
     storage, directory = target.storage, target.directory
-    own = {file.path for file in target.metadata.files if file.data is None}
-    own |= {METADATA_NAME, NOTE_NAME} | _spools(target)
+    spools = _spools(target)
     left = []
     for name in storage.list(directory):
-        if name == NOTE_NAME:
-            continue
         path = f"{directory}/{name}"
-        if name not in own and data_file_attempt(name) is None:
-            left.append(name)
-        elif storage.exists(path):
-            storage.delete(path)
-        else:
+        if name in spools:
             storage.delete_tree(path)
+        elif name == METADATA_NAME or data_file_attempt(name) is not None:
+            storage.delete(path)
+        elif name != NOTE_NAME:
+            left.append(name)
+    if isinstance(storage, OwnFiles):
+        left += [name for name in storage.hidden(directory) if not name.endswith(".tmp")]
     return left
 
 
 def _spools(target: _Target) -> set[str]:
     """Return the directories inside that hold records of sources."""
     layout = target.metadata.sources.layout
-    spools = (entry.spool for entry in layout if entry.spool is not None)
-    return {s.split("/")[0] for s in spools if "://" not in s and not s.startswith(("/", "."))}
+    return {e.spool for e in layout if e.spool is not None and _SPOOL.match(e.spool)}

@@ -11,7 +11,7 @@ from weir.errors import (
     UserFunctionError,
     WeirError,
 )
-from weir.slot.messages import SlotFailure
+from weir.slot.messages import LOST, OUT_OF_MEMORY, SlotFailure
 
 _RAISED_AS_IS: dict[str, type[WeirError]] = {
     name: getattr(errors, name)
@@ -27,9 +27,12 @@ def from_failure(failure: SlotFailure, log_file: str) -> WeirError:
     if known is not None:
         return known(failure.message)
     where = f" (log: {log_file})" if log_file else ""
+    if failure.kind == OUT_OF_MEMORY:
+        who = "a Python worker of Spark" if failure.subtask < 0 else f"slot {failure.subtask}"
+        return JobExecutionError(f"{who} ran out of memory: {failure.message}{where}")
     if failure.subtask < 0:
         return JobExecutionError(f"the source side failed:\n{failure.message}")
-    if failure.kind == "SlotLost":
+    if failure.kind == LOST:
         return JobExecutionError(f"slot {failure.subtask} was lost: {failure.message}{where}")
     return JobExecutionError(f"slot {failure.subtask} failed{where}:\n{failure.message}")
 
@@ -44,6 +47,20 @@ def to_error(error: BaseException) -> WeirError:
     wrapped = JobExecutionError(f"{type(error).__name__}: {text.strip()[:2000]}")
     wrapped.__cause__ = error
     return wrapped
+
+
+def known_error(
+    error: BaseException, lost: str | None, slot: tuple[SlotFailure, str] | None
+) -> WeirError:
+    """Return what is known best: that the engine is lost, what a slot said, or the error itself.
+
+    `slot` is a slot's failure and where its log is.
+    """
+    if lost is not None:
+        shown = JobExecutionError(lost)
+        shown.__cause__ = error
+        return shown
+    return to_error(error) if slot is None else from_failure(*slot)
 
 
 def is_recoverable(error: BaseException) -> bool:

@@ -1,20 +1,31 @@
-"""The JobManager's network face: an Arrow Flight server that slots and pipes call."""
+"""Slots over Arrow Flight: a server that slots and pipes call, and the calls to slots."""
 
 from __future__ import annotations
 
 import logging
+import os
+import secrets
+import signal
+import socket
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from pyarrow import flight
 
+from weir.clock import Clock
 from weir.errors import WeirError
+from weir.jobmanager.network import Reception, Staged
+from weir.jobmanager.postmortem import is_slot, process_on
 from weir.jobmanager.registry import SlotEntry, SlotRegistry
-from weir.slot.channel import Channel, ChannelError
+from weir.slot.channel import Channel, ChannelError, server_options, tcp_location
 from weir.slot.messages import (
     Acknowledge,
-    Assignment,
     Cut,
     Decline,
     Hello,
@@ -24,43 +35,29 @@ from weir.slot.messages import (
     encode,
 )
 from weir.slot.server import authorised
+from weir.slot.spawn import Contact
+from weir.storage.private_files import private_directory, remove_directory
+from weir.tls import TlsFiles
 
 log = logging.getLogger("weir.jobmanager")
 LOCATE_PATIENCE_S = 10.0
 _QUICK_S = 5.0
-
-
-class Callbacks:
-    """What the gateway tells the job's supervisor; replaced by the supervisor."""
-
-    def assignment(self, subtask: int) -> Assignment:
-        """Return the work of a slot."""
-        raise NotImplementedError
-
-    def acknowledge(self, message: Acknowledge) -> None:
-        """Take a slot's acknowledgement."""
-
-    def decline(self, message: Decline) -> None:
-        """Take a slot's refusal."""
-
-    def failed(self, message: SlotFailure) -> None:
-        """Take a slot's failure."""
-
-    def staged(self, staged: list[tuple[str, list[bytes]]]) -> None:
-        """Take staged data that a restored slot hands over."""
+_LEAVE_S = 6.0  # longer than a slot takes to give its operators up
+_TOLD_AT_ONCE = 32
+_decode_staged = msgspec.msgpack.Decoder(Staged).decode
+_decode_place = msgspec.msgpack.Decoder(tuple[int, int]).decode
 
 
 class Gateway(flight.FlightServerBase):  # type: ignore[misc]
     """Serves `locate` to pipes and everything else to slots."""
 
     def __init__(
-        self, location: str, token: bytes, registry: SlotRegistry, callbacks: Callbacks
+        self, location: str, token: bytes, reception: Reception, tls: TlsFiles | None = None
     ) -> None:
         """Listen at once."""
-        super().__init__(location)
+        super().__init__(location, **server_options(location, tls))
         self._token = token
-        self._registry = registry
-        self._callbacks = callbacks
+        self._reception = reception
         self._handlers: dict[str, Callable[[bytes], bytes]] = {
             "locate": self._locate,
             "hello": self._hello,
@@ -88,75 +85,113 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
 
     def _locate(self, body: bytes) -> bytes:
         attempt, subtask = msgspec.msgpack.decode(body)
-        found = self._registry.locate(attempt, subtask, LOCATE_PATIENCE_S)
+        found = self._reception.registry.locate(attempt, subtask, LOCATE_PATIENCE_S)
         return msgspec.msgpack.encode(
             (found.status, found.unix, found.tcp, found.host, found.message)
         )
 
     def _hello(self, body: bytes) -> bytes:
-        message: Hello = decode(body, Hello)
-        if not self._registry.hello(message):
-            msg = f"slot {message.subtask} of attempt {message.attempt} is not wanted"
-            raise flight.FlightServerError(msg)
-        return encode(self._callbacks.assignment(message.subtask))
+        return encode(self._reception.hello(decode(body, Hello)))
 
     def _register(self, body: bytes) -> bytes:
-        message: Register = decode(body, Register)
-        if not self._registry.register(message):
-            msg = f"slot {message.subtask} of attempt {message.attempt} came too late"
-            raise flight.FlightServerError(msg)
-        if message.staged:
-            self._callbacks.staged(message.staged)
+        self._reception.register(decode(body, Register))
         return b""
 
     def _heartbeat(self, body: bytes) -> bytes:
         attempt, subtask = msgspec.msgpack.decode(body)
-        return b"" if self._registry.heartbeat(attempt, subtask) else b"leave"
+        return b"" if self._reception.heartbeat(attempt, subtask) else b"leave"
 
     def _acknowledge(self, body: bytes) -> bytes:
-        self._callbacks.acknowledge(decode(body, Acknowledge))
+        self._reception.acknowledge(decode(body, Acknowledge))
         return b""
 
     def _decline(self, body: bytes) -> bytes:
-        self._callbacks.decline(decode(body, Decline))
+        self._reception.decline(decode(body, Decline))
         return b""
 
     def _failure(self, body: bytes) -> bytes:
-        message: SlotFailure = decode(body, SlotFailure)
-        if self._registry.fail(message):
-            self._callbacks.failed(message)
+        self._reception.failure(decode(body, SlotFailure))
         return b""
 
 
-class SlotCalls:
-    """The JobManager's calls to slots: about checkpoints, cuts, and the end."""
+@dataclass(frozen=True)
+class SlotPlace:
+    """Where slots run and keep things; with `local` all of them are on this host.
 
-    def __init__(self, registry: SlotRegistry, token: bytes) -> None:
-        """Share the registry's view of who is there."""
-        self._registry = registry
-        self._token = token
+    With `default_logs` nobody chose the directory of logs, and users of slots have their own. With
+    `tls` slots on other hosts speak it.
+    """
+
+    socket_dir: Path
+    log_dir: Path
+    local: bool
+    default_logs: bool = False
+    tls: TlsFiles | None = None
+
+    @cached_property
+    def host(self) -> str:
+        """The name by which slots know the driver's host."""
+        return "localhost" if self.local else driver_host()
+
+
+class FlightNetwork:
+    """Slots as processes of their own, on any host; fulfils `SlotNetwork`."""
+
+    def __init__(self, registry: SlotRegistry, clock: Clock, place: SlotPlace) -> None:
+        self.registry = registry
+        self.place = place
+        self.host = place.host
+        self._clock = clock
+        self._token = secrets.token_bytes(32)
         self._channels: dict[str, Channel] = {}
+        self._gateway: Gateway | None = None
+        self._location = ""
+
+    def open(self, reception: Reception) -> None:
+        """Listen: on a Unix socket if all slots are on this host."""
+        private_directory(self.place.socket_dir, "start the job again")
+        if self.place.local:
+            self._location = f"grpc+unix://{self.place.socket_dir}/jm"
+            self._gateway = Gateway(self._location, self._token, reception)
+            return
+        tls = self.place.tls
+        self._gateway = Gateway(tcp_location(self.host, 0, tls), self._token, reception, tls)
+        self._location = tcp_location(self.host, self._gateway.port, tls)
+
+    def contact(self) -> Contact:
+        """Return what a slot needs to reach the job, once it is open."""
+        return Contact(
+            location=self._location,
+            token=self._token,
+            driver_host=self.host,
+            driver_pid=os.getpid(),
+            log_dir=str(self.place.log_dir),
+            socket_dir=str(self.place.socket_dir),
+            tcp=not self.place.local,
+            default_logs=self.place.default_logs,
+            tls=None if self.place.local else self.place.tls,
+        )
 
     def _channel(self, slot: SlotEntry) -> Channel:
         location = slot.tcp or slot.unix
         channel = self._channels.get(location)
         if channel is None:
-            channel = self._channels[location] = Channel(location, self._token)
+            channel = self._channels[location] = Channel(location, self._token, self.place.tls)
         return channel
 
-    def complete(self, checkpoint_id: int) -> list[tuple[str, list[bytes]]]:
+    def complete(self, checkpoint_id: int) -> Staged:
         """Let all slots commit; returns what the driver has to commit itself."""
-        body = msgspec.msgpack.encode((self._registry.attempt, checkpoint_id))
-        staged: list[tuple[str, list[bytes]]] = []
-        for slot in self._registry.ready():
+        body = msgspec.msgpack.encode((self.registry.attempt, checkpoint_id))
+        staged: Staged = []
+        for slot in self.registry.ready():
             answer = self._channel(slot).call("complete", body, timeout_s=600.0)
-            staged.extend(msgspec.msgpack.decode(answer, type=list[tuple[str, list[bytes]]]))
+            staged.extend(_decode_staged(answer))
         return staged
 
     def aborted(self, checkpoint_id: int) -> None:
         """Tell all slots that a checkpoint was given up; nobody depends on it."""
-        body = msgspec.msgpack.encode((self._registry.attempt, checkpoint_id))
-        for slot in self._registry.ready():
+        body = msgspec.msgpack.encode((self.registry.attempt, checkpoint_id))
+        for slot in self.registry.ready():
             self._tell(slot, "aborted", body)
 
     def where(self, checkpoint_id: int, epoch: int) -> list[tuple[int, int]]:
@@ -165,9 +200,9 @@ class SlotCalls:
         Raises:
             ChannelError: a slot cannot be asked.
         """
-        body = msgspec.msgpack.encode((self._registry.attempt, checkpoint_id, epoch))
-        answers = [self._channel(s).call("where", body, _QUICK_S) for s in self._registry.ready()]
-        return [msgspec.msgpack.decode(answer, type=tuple[int, int]) for answer in answers]
+        body = msgspec.msgpack.encode((self.registry.attempt, checkpoint_id, epoch))
+        answers = [self._channel(s).call("where", body, _QUICK_S) for s in self.registry.ready()]
+        return [_decode_place(answer) for answer in answers]
 
     def cut(self, cut: Cut) -> bool:
         """Tell all slots where a barrier overtakes rows; False when one has gone beyond it.
@@ -175,14 +210,14 @@ class SlotCalls:
         Raises:
             ChannelError: a slot did not answer.
         """
-        slots = self._registry.ready()
+        slots = self.registry.ready()
         answers = [self._channel(s).call_struct("cut", cut, _QUICK_S) for s in slots]
         return all(msgspec.msgpack.decode(answer) for answer in answers)
 
     def revoke(self, checkpoint_id: int) -> bool:
         """Let a barrier overtake nothing; True when it has done so at a slot, or may have."""
-        body = msgspec.msgpack.encode((self._registry.attempt, checkpoint_id))
-        return any([self._revoke(slot, body) for slot in self._registry.ready()])  # noqa: C419
+        body = msgspec.msgpack.encode((self.registry.attempt, checkpoint_id))
+        return any([self._revoke(slot, body) for slot in self.registry.ready()])  # noqa: C419
 
     def _revoke(self, slot: SlotEntry, body: bytes) -> bool:
         try:
@@ -198,12 +233,59 @@ class SlotCalls:
         except ChannelError as error:
             log.debug("%s: %s", action, error)
 
-    def leave(self, slots: list[SlotEntry], reason: str) -> None:
-        """Tell slots to end; those that do not hear it leave when their lease ends."""
+    def watch(self) -> None:
+        """Notice slots on this host whose process is gone, also before they have spoken."""
+        self.registry.look()
+
+    def dismiss(self, slots: list[SlotEntry], reason: str) -> list[SlotFailure]:
+        """Let slots end and see them gone; those that linger on this host are killed.
+
+        Slots on other hosts that do not hear it leave when their lease ends.
+        """
+        failures = self._tell_to_leave([slot for slot in slots if slot.ready], reason)
+        mark = self.place.log_dir.name
         for slot in slots:
-            if not slot.ready:
-                continue
-            self._tell(slot, "leave", reason.encode())
+            pid = process_on(self.host, slot)
+            if pid is not None:
+                _await_end(pid, mark, self._clock)
+        return failures
+
+    def _tell_to_leave(self, slots: list[SlotEntry], reason: str) -> list[SlotFailure]:
+        """Tell all slots at once: each answers when it has closed its operators."""
+        with ThreadPoolExecutor(_TOLD_AT_ONCE, "leave") as pool:
+            answers = list(pool.map(lambda slot: self._let_leave(slot, reason), slots))
+        for slot in slots:
             channel = self._channels.pop(slot.tcp or slot.unix, None)
             if channel is not None:
                 channel.close()
+        return [failure for failure in answers if failure is not None]
+
+    def _let_leave(self, slot: SlotEntry, reason: str) -> SlotFailure | None:
+        try:
+            answer = self._channel(slot).call("leave", reason.encode(), _LEAVE_S)
+        except ChannelError as error:
+            log.debug("leave: %s", error)
+            return None
+        return decode(answer, SlotFailure) if answer else None
+
+    def close(self) -> None:
+        """Stop listening; nobody reaches the job any more."""
+        if self._gateway is not None:
+            self._gateway.shutdown()
+        remove_directory(self.place.socket_dir)
+
+
+def driver_host() -> str:
+    """Return an address of this host that others reach."""
+    return os.environ.get("SPARK_LOCAL_IP") or socket.gethostbyname(socket.gethostname())
+
+
+def _await_end(pid: int, mark: str, clock: Clock) -> None:
+    """Wait for one of our slots to end; kill it when it does not."""
+    waiter = threading.Event()
+    deadline = clock.monotonic_ms() + 5000
+    while is_slot(pid, mark) and clock.monotonic_ms() < deadline:
+        waiter.wait(0.02)
+    if is_slot(pid, mark):
+        log.warning("slot process %s did not leave and is killed", pid)
+        os.kill(pid, signal.SIGKILL)

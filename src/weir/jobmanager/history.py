@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from weir.slot.messages import Acknowledge
+
 REMEMBERED: Final = 100
 Status = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
 
 
 @dataclass(frozen=True)
 class SubtaskEntry:
-    """What one slot said about its part.
+    """What one slot said about its share.
 
     `written` is what this checkpoint had to write, `size` everything that it refers to. `operators`
     are the bytes written for each operator, by id. Rows in flight are there when the barrier
@@ -121,7 +123,6 @@ class CheckpointHistory:
     """The checkpoints of one job; thread-safe."""
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
         self._lock = threading.Lock()
         self._entries: OrderedDict[int, CheckpointEntry] = OrderedDict()
         self._view = HistoryView()
@@ -144,7 +145,7 @@ class CheckpointHistory:
         self._change(checkpoint_id, overtook=True)
 
     def acknowledged(self, checkpoint_id: int, ack: SubtaskEntry) -> None:
-        """A slot finished its part."""
+        """A slot finished its share."""
         with self._lock:
             entry = self._entries.get(checkpoint_id)
             if entry is not None:
@@ -198,3 +199,21 @@ class CheckpointHistory:
             entry = self._entries.get(checkpoint_id)
             if entry is not None:
                 self._entries[checkpoint_id] = replace(entry, **changes)  # type: ignore[arg-type]
+
+
+def subtask_entry(message: Acknowledge, now_ms: int) -> SubtaskEntry:
+    """Return what an acknowledgement says about a slot's share of a checkpoint."""
+    own = [] if message.file is None else [message.file]
+    refers = {h.path: h.size for p in message.operators for h in (*p.layers, *p.attachments)}
+    rows = message.in_flight
+    return SubtaskEntry(
+        subtask=message.subtask,
+        ack_ms=now_ms,
+        sync_ms=message.sync_ms,
+        async_ms=message.async_ms,
+        written=sum(handle.size for handle in (*own, *message.created)),
+        size=sum(handle.size for handle in own) + sum(refers.values()),
+        operators={part.operator: part.size for part in message.operators},
+        in_flight_bytes=0 if rows is None else rows.size,
+        in_flight_records=0 if rows is None else rows.records,
+    )

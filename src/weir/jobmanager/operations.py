@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from weir.checkpoint.settings import CheckpointSettings
 from weir.jobmanager.history import HistoryView
+from weir.runtime.metrics import SubtaskMetric
 
 SavepointFormat = Literal["CANONICAL", "NATIVE"]
 
@@ -21,7 +22,8 @@ SavepointFormat = Literal["CANONICAL", "NATIVE"]
 class VertexView:
     """One operator of the running program; level 0 runs beside the sources, in Spark itself.
 
-    `inputs` are (id of the sending operator, how its rows are spread, such as "HASH").
+    `inputs` are (id of the sending operator, how its rows are spread, such as "HASH"). `metrics`
+    are those of its function.
     """
 
     id: str
@@ -34,6 +36,7 @@ class VertexView:
     inputs: tuple[tuple[str, str], ...] = ()
     records_in: int = 0
     records_out: int = 0
+    metrics: tuple[SubtaskMetric, ...] = ()
 
 
 @dataclass(frozen=True)

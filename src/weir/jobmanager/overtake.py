@@ -28,7 +28,8 @@ from typing import Protocol
 from weir.checkpoint.metadata import SourcePositions
 from weir.checkpoint.settings import CheckpointingMode
 from weir.errors import WeirError
-from weir.jobmanager.checkpoints import Barrier, CheckpointRunner
+from weir.jobmanager.checkpoints import CheckpointRunner
+from weir.runtime.epoch import Barrier, Epoch
 from weir.slot.messages import Cut
 
 log = logging.getLogger("weir.checkpoint")
@@ -58,18 +59,27 @@ class CutSlots(Protocol):
 
 @dataclass(frozen=True)
 class BarrierEpoch:
-    """A barrier, its epoch, and what tells where the sources were before that epoch."""
+    """A barrier that may overtake rows, the number of its epoch, and where the sources were before.
+
+    The positions before the epoch are asked for only when they are needed.
+    """
 
     barrier: Barrier
     epoch: int
     before: Callable[[], SourcePositions]
+
+    @classmethod
+    def of(cls, epoch: Epoch, before: Callable[[], SourcePositions]) -> BarrierEpoch | None:
+        """Return what there is to overtake in an epoch, if its barrier may do so."""
+        if epoch.barrier is None or not epoch.overtaking:
+            return None
+        return cls(epoch.barrier, epoch.number, before)
 
 
 class Overtaking:
     """One barrier's attempts to overtake rows of its epoch."""
 
     def __init__(self, slots: CutSlots, runner: CheckpointRunner, sent: BarrierEpoch) -> None:
-        """Ask nobody yet."""
         self._slots = slots
         self._runner = runner
         self._sent = sent
@@ -114,18 +124,9 @@ class Overtaking:
         return len(done) == widths[-1]
 
     def _cut(self, level: int, before: SourcePositions | None) -> Outcome:
-        barrier, sent = self._sent.barrier, self._sent
-        number = barrier.checkpoint_id
-        cut = Cut(
-            self._runner.coordinator.attempt,
-            number,
-            sent.epoch,
-            level,
-            barrier.timestamp_ms,
-            barrier.directory,
-            barrier.full,
-            self._replayed,
-        )
+        number = self._sent.barrier.checkpoint_id
+        attempt = self._runner.coordinator.attempt
+        cut = Cut(attempt, self._sent.epoch, level, self._sent.barrier, replayed=self._replayed)
         try:
             accepted = self._slots.cut(cut)
         except WeirError as error:
@@ -145,7 +146,7 @@ def overtaking(
     slots: CutSlots, runner: CheckpointRunner, sent: BarrierEpoch | None
 ) -> Iterator[None]:
     """Let a barrier overtake rows while its epoch runs; it is settled or not when this ends."""
-    if sent is None or not sent.barrier.overtaking:
+    if sent is None:
         yield
         return
     stop = threading.Event()

@@ -6,24 +6,14 @@ certain that the other one has ended. "Cannot tell" counts as alive.
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 from pathlib import Path
 
-OWNER_NAME = "_owner"
+from weir.storage.processes import OWNER_NAME, note_process, noted_process_ended
 
 
 def claim(job_dir: Path, job_name: str = "") -> None:
     """Note that this process runs the job."""
-    pid = os.getpid()
-    owner = {
-        "host": socket.gethostname(),
-        "pid": pid,
-        "started": process_started(pid),
-        "name": job_name,
-    }
-    (job_dir / OWNER_NAME).write_text(json.dumps(owner))
+    note_process(job_dir, name=job_name)
 
 
 def release(job_dir: Path) -> None:
@@ -34,22 +24,6 @@ def release(job_dir: Path) -> None:
 def has_ended(job_dir: Path) -> bool:
     """Tell for certain that no process runs the job any more."""
     try:
-        owner = json.loads((job_dir / OWNER_NAME).read_text())
+        return noted_process_ended(job_dir)
     except FileNotFoundError:
         return job_dir.is_dir()
-    except (OSError, ValueError):
-        return False
-    if owner.get("host") != socket.gethostname():
-        return False
-    started = process_started(int(owner["pid"]))
-    return started is None or started != owner.get("started")
-
-
-def process_started(pid: int) -> str | None:
-    """Return when a process started, in clock ticks; None when there is no such process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in ("Z", "X") else fields[19]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from weir.checkpoint.paths import (
     rebase,
     split_location,
 )
-from weir.checkpoint.restore import OperatorRestore as PlannedRestore
-from weir.checkpoint.restore import ProgramOperator, plan_restore
+from weir.checkpoint.restore import OperatorPlan, ProgramOperator, plan_restore
 from weir.checkpoint.retention import CheckpointRef
-from weir.checkpoint.store import list_completed, load_checkpoint, verify_files
+from weir.checkpoint.store import FileProblem, list_completed, load_checkpoint, look_at_files
+from weir.config.execution import BEHIND_COMMITS
+from weir.connector.sink import NewerOutput, Sink
 from weir.errors import (
     CorruptStateError,
     IncompatibleStateError,
@@ -26,16 +28,18 @@ from weir.errors import (
     UsageError,
     WeirError,
 )
-from weir.graph.plan import JobPlan
+from weir.graph.plan import JobPlan, OperatorNode
 from weir.jobmanager.owner import has_ended
 from weir.slot.messages import InFlightSource, KeyedSource, OperatorRestore
 from weir.snapshot import FileHandle
-from weir.storage.base import Storage
+from weir.storage.base import MissingFileError, Storage
 from weir.storage.local import LocalStorage
 from weir.storage.options import StorageOptions
 from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.recovery")
+# Released to the person who collects them, records are as good as committed.
+_COMMITTING = frozenset({"sink", "sink_v2", "spark_sink", "collect"})
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,17 @@ class RestorePoint:
     metadata: CheckpointMetadata
 
 
+class BehindCommits(enum.Enum):
+    """What a job does when it can only go back to before output that was committed."""
+
+    REFUSE = "refuse"
+    """It fails, and says what can be done."""
+    REPEAT = "repeat"
+    """It writes that output again: at least once."""
+    TAKE_BACK = "take-back"
+    """Its sinks remove that output first: exactly once, for sinks that can."""
+
+
 def load_restore_point(location: str, options: StorageOptions | None = None) -> RestorePoint:
     """Load and verify what the user asked to restore.
 
@@ -54,6 +69,15 @@ def load_restore_point(location: str, options: StorageOptions | None = None) -> 
         UsageError: there is no checkpoint at that place.
         CorruptStateError: it is damaged; the message names the files.
     """
+    point, problems = _look_at(location, options)
+    if problems:
+        raise CorruptStateError("; ".join(problem.text for problem in problems))
+    return point
+
+
+def _look_at(
+    location: str, options: StorageOptions | None
+) -> tuple[RestorePoint, list[FileProblem]]:
     uri, directory = split_location(location)
     storage = open_storage(uri, options)
     metadata = load_checkpoint(storage, directory)
@@ -61,32 +85,214 @@ def load_restore_point(location: str, options: StorageOptions | None = None) -> 
         # It refers to files of a job before it, which lie beside the job's own directory.
         uri, job = split_location(uri)
         storage, directory = open_storage(uri, options), f"{job}/{directory}"
-    problems = verify_files(storage, directory, metadata)
-    if problems:
-        raise CorruptStateError("; ".join(problems))
-    return RestorePoint(uri, directory, metadata)
+    return RestorePoint(uri, directory, metadata), look_at_files(storage, directory, metadata)
 
 
-def newest_valid(
-    storage: Storage,
-    uri: str,
-    refs: Sequence[CheckpointRef],
-    options: StorageOptions | None = None,
-) -> tuple[RestorePoint | None, list[str]]:
-    """Return the newest checkpoint that is whole, and what was wrong with newer ones."""
-    problems: list[str] = []
+@dataclass(frozen=True)
+class Candidate:
+    """A completed checkpoint; `point` is None when it cannot be used, for these reasons.
+
+    With `missing` all that is wrong is that something was not found.
+    """
+
+    ref: CheckpointRef
+    point: RestorePoint | None
+    problems: tuple[str, ...] = ()
+    missing: bool = False
+
+
+def candidates(
+    storage: Storage, refs: Sequence[CheckpointRef], options: StorageOptions | None = None
+) -> Iterator[Candidate]:
+    """Look at checkpoints, newest first; each is read when it is asked for.
+
+    Raises:
+        StorageError: the storage does not answer; trying again may help.
+    """
     for ref in sorted(refs, key=lambda r: r.checkpoint_id, reverse=True):
         try:
             if is_uri(ref.directory):
-                return load_restore_point(ref.directory, options), problems
-            metadata = load_checkpoint(storage, ref.directory)
-            found = verify_files(storage, ref.directory, metadata)
-        except (CorruptStateError, UsageError) as error:
-            found = [str(error)]
-        if not found:
-            return RestorePoint(uri, ref.directory, metadata), problems
-        problems.append(f"checkpoint {ref.checkpoint_id} cannot be used: {'; '.join(found)}")
-    return None, problems
+                point, found = _look_at(ref.directory, options)
+            else:
+                metadata = load_checkpoint(storage, ref.directory)
+                point = RestorePoint(storage.uri, ref.directory, metadata)
+                found = look_at_files(storage, ref.directory, metadata)
+        except CorruptStateError as error:
+            found = [FileProblem(str(error))]
+        except UsageError as error:
+            # It was completed, so its metadata was there.
+            found = [FileProblem(str(error), missing=True)]
+        if found:
+            texts = tuple(problem.text for problem in found)
+            yield Candidate(ref, None, texts, all(problem.missing for problem in found))
+        else:
+            yield Candidate(ref, point)
+
+
+@dataclass(frozen=True)
+class RestoreRules:
+    """What a restart goes by.
+
+    `committed` is the newest checkpoint whose commits may have begun. `cannot_take_back` names the
+    sinks that keep what they committed. While the job is `patient`, a file that is not there may
+    still come.
+    """
+
+    committed: int = 0
+    behind: BehindCommits = BehindCommits.REFUSE
+    cannot_take_back: tuple[str, ...] = ()
+    patient: bool = False
+
+
+@dataclass(frozen=True)
+class RestoreDecision:
+    """What an attempt starts from, None for nothing, and what becomes of newer output.
+
+    Checkpoints that were `passed_over` are newer and cannot be used.
+    """
+
+    point: RestorePoint | None
+    newer_output: NewerOutput = NewerOutput.NONE
+    passed_over: tuple[CheckpointRef, ...] = ()
+
+
+def decide_restore(found: Iterable[Candidate], rules: RestoreRules) -> RestoreDecision:
+    """Return the newest checkpoint that is whole; nothing when there is none at all.
+
+    Going back behind a checkpoint whose output was committed writes that output again, so only the
+    rules allow that.
+
+    Raises:
+        MissingFileError: a file is not there, which may be so for a moment only.
+        CorruptStateError: the newest checkpoint is damaged, and so are all others, or its output
+            was committed.
+    """
+    unusable: list[Candidate] = []
+    for candidate in found:
+        if candidate.missing and rules.patient:
+            msg = (
+                f"{_cannot_be_used(candidate)}. It was complete, so it may be a matter of time: "
+                "is the storage mounted? The next restart looks again"
+            )
+            raise MissingFileError(msg)
+        if candidate.point is None:
+            unusable.append(candidate)
+            continue
+        newer = _newer_output(candidate.point, unusable, rules)
+        for problem in map(_cannot_be_used, unusable):
+            log.warning("%s", problem)
+        if unusable:
+            log.warning(
+                "falling back to checkpoint %s%s", candidate.ref.checkpoint_id, _THEN[newer]
+            )
+        return RestoreDecision(candidate.point, newer, tuple(c.ref for c in unusable))
+    if unusable:
+        problems = "; ".join(map(_cannot_be_used, unusable))
+        msg = f"no retained checkpoint can be used: {problems}"
+        raise CorruptStateError(msg)
+    return RestoreDecision(None)
+
+
+_THEN = {
+    NewerOutput.NONE: "",
+    NewerOutput.STAYS: "; output committed since then is written again",
+    NewerOutput.TAKEN_BACK: "; sinks take back what they committed since then",
+}
+
+
+def _newer_output(
+    point: RestorePoint, unusable: Sequence[Candidate], rules: RestoreRules
+) -> NewerOutput:
+    if point.metadata.checkpoint_id >= rules.committed:
+        return NewerOutput.NONE
+    if rules.behind is BehindCommits.REPEAT:
+        return NewerOutput.STAYS
+    if rules.behind is BehindCommits.TAKE_BACK and not rules.cannot_take_back:
+        return NewerOutput.TAKEN_BACK
+    raise CorruptStateError(_committed_message(point, unusable, rules))
+
+
+def _cannot_be_used(candidate: Candidate) -> str:
+    number, problems = candidate.ref.checkpoint_id, "; ".join(candidate.problems)
+    return f"checkpoint {number} cannot be used: {problems}"
+
+
+def _committed_message(
+    older: RestorePoint, unusable: Sequence[Candidate], rules: RestoreRules
+) -> str:
+    number = older.metadata.checkpoint_id
+    known = "; ".join(map(_cannot_be_used, unusable))
+    problems = known or f"checkpoint {rules.committed} is gone"
+    run = f"'weir run -s {older.storage_uri.rstrip('/')}/{older.directory}"
+    repeat, take_back = BehindCommits.REPEAT.value, BehindCommits.TAKE_BACK.value
+    exact, automatic = f"not exactly once, because {_named(rules.cannot_take_back)}", f"{repeat!r}"
+    if not rules.cannot_take_back:
+        exact = (
+            f"exactly once with {run} -D {BEHIND_COMMITS.key}={take_back} ...', which removes what "
+            "the sinks committed since then"
+        )
+        automatic = f"{repeat!r} or {take_back!r}"
+    return (
+        f"{problems}. Output up to checkpoint {rules.committed} was committed, and going back to "
+        f"checkpoint {number} would write a part of it again. Bring the files back and start from "
+        f"checkpoint {rules.committed}, or start from checkpoint {number}: {exact}; at least once "
+        f"with {run} ...'. Where {BEHIND_COMMITS.key} is {automatic}, a restart does that by itself"
+    )
+
+
+def _named(sinks: Iterable[str]) -> str:
+    return f"{', '.join(map(repr, sinks))} cannot take back what was committed"
+
+
+def cannot_take_back_message(sinks: Iterable[str]) -> str:
+    """Say why newer output stays where it is, and what can be done."""
+    return (
+        f"{BEHIND_COMMITS.key} is '{BehindCommits.TAKE_BACK.value}', but {_named(sinks)}: use "
+        f"'{BehindCommits.REPEAT.value}' for output at least once, or "
+        f"'{BehindCommits.REFUSE.value}'"
+    )
+
+
+def commits_output(plan: JobPlan) -> bool:
+    """Tell whether completed checkpoints of a program make anything visible outside of it."""
+    return any(map(_commits, plan.operators))
+
+
+def keep_what_they_commit(plan: JobPlan) -> tuple[str, ...]:
+    """Return the names of operators that cannot take back what completed checkpoints committed."""
+    return tuple(
+        op.name
+        for op in plan.operators
+        if _commits(op) and not (isinstance(op.function, Sink) and op.function.can_take_back())
+    )
+
+
+def _commits(op: OperatorNode) -> bool:
+    return op.kind in _COMMITTING or hasattr(op.function, "notify_checkpoint_complete")
+
+
+def newer_of_job(point: RestorePoint, storage: Storage, options: StorageOptions) -> list[int]:
+    """Return newer checkpoints of the job that took this one, newest first, as far as can be seen.
+
+    Damaged ones count: once there is metadata, commits may have begun. Looks beside the checkpoint
+    and on the given storage.
+
+    Raises:
+        StorageError: a storage does not answer.
+    """
+    facts = point.metadata
+    folder, _, name = point.directory.rpartition("/")
+    places = [(storage, facts.job_id)]
+    if checkpoint_id_of(name) is not None:
+        places.append((open_storage(point.storage_uri, options), folder))
+    newer: set[int] = set()
+    for there, directory in places:
+        for child in there.list(directory):
+            number = checkpoint_id_of(child)
+            path = metadata_path(f"{directory}/{child}".lstrip("/"))
+            if number is not None and number > facts.checkpoint_id and there.exists(path):
+                newer.add(number)
+    return sorted(newer, reverse=True)
 
 
 def rebased(point: RestorePoint, job_id: str) -> RestorePoint:
@@ -204,14 +410,14 @@ def in_flight_sources(point: RestorePoint | None, without: int) -> list[InFlight
 
 def _planned(
     plan: JobPlan, point: RestorePoint, allow_non_restored: bool
-) -> dict[str, PlannedRestore]:
+) -> dict[str, OperatorPlan]:
     program = [
         ProgramOperator(
             op.id,
             op.name,
-            op.parallelism,
-            op.max_parallelism if op.max_parallelism_explicit else None,
-            op.uid,
+            parallelism=op.parallelism,
+            max_parallelism=op.max_parallelism if op.max_parallelism_explicit else None,
+            uid=op.uid,
         )
         for op in plan.operators
         if op.level > 0
@@ -220,7 +426,7 @@ def _planned(
 
 
 def _assignment(
-    operator: str, point: RestorePoint, restore: PlannedRestore, subtask: int
+    operator: str, point: RestorePoint, restore: OperatorPlan, subtask: int
 ) -> OperatorRestore:
     reads = restore.subtasks[subtask]
     keyed = [

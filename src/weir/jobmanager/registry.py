@@ -1,26 +1,38 @@
 """Who the slots of the current execution attempt are, where they are, and whether they live.
 
 Thread-safe. Decisions about starting a slot are made here, so that exactly one pipe starts each.
+Whoever asks for a slot, or for the state of all, finds out about leases that ran out: a slot is
+watched from the moment when somebody was told to start it.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
 
 from weir.clock import Clock
-from weir.slot.messages import Hello, Register, SlotFailure
+from weir.slot.messages import LOST, Hello, Register, SlotFailure
 
-START_PATIENCE_MS = 30_000
+# A new process needs a while before it can speak, longer on a busy host: so many leases.
+STARTING_LEASES = 3
+# A process that breaks off a connection may need a moment to end.
+_ENDING_S = 1.0
+_LOOK_MS = 200
 
 
 @dataclass
 class SlotEntry:
-    """What is known about one slot."""
+    """What is known about one slot.
+
+    `pid` is what it said about itself, `process` what its starter knows on the driver's host.
+    """
 
     subtask: int
-    starting_since_ms: int | None = None
     pid: int | None = None
+    process: int | None = None
     host: str = ""
     log_file: str = ""
     unix: str = ""
@@ -40,12 +52,36 @@ class Located:
     message: str = ""
 
 
+class SlotProcesses(Protocol):
+    """The processes of slots, as far as they can be seen from the driver."""
+
+    def has_ended(self, slot: SlotEntry) -> bool:
+        """Tell whether the process of a slot is seen to be gone."""
+
+    def explain(self, slot: SlotEntry, attempt: int, patience_s: float) -> str:
+        """Say how a lost slot ended, after a while in which it may end; "" if that is not known."""
+
+
+class UnseenProcesses:
+    """Nothing is known about processes: slots are lost when their lease is over."""
+
+    def has_ended(self, slot: SlotEntry) -> bool:
+        """Nobody knows."""
+        return False
+
+    def explain(self, slot: SlotEntry, attempt: int, patience_s: float) -> str:
+        """Nobody knows."""
+        return ""
+
+
 class SlotRegistry:
     """Slots of one attempt; `begin_attempt` forgets all of the attempt before."""
 
-    def __init__(self, clock: Clock) -> None:
-        """Start without an attempt."""
+    def __init__(self, clock: Clock, lease_ms: int, processes: SlotProcesses | None = None) -> None:
+        self._processes = processes or UnseenProcesses()
+        self._looked_ms = clock.monotonic_ms()
         self._clock = clock
+        self._lease_ms = lease_ms
         self._changed = threading.Condition()
         self._slots: dict[int, SlotEntry] = {}
         self.attempt = -1
@@ -62,11 +98,24 @@ class SlotRegistry:
             self._changed.notify_all()
             return old
 
+    def look(self) -> None:
+        """Notice slots whose process is gone, also before they have spoken; looks now and then."""
+        now = self._clock.monotonic_ms()
+        if now - self._looked_ms < _LOOK_MS:
+            return
+        self._looked_ms = now
+        for slot in self.all():
+            if self._processes.has_ended(slot):
+                what = "while it took epochs" if slot.ready else "before it was ready"
+                self.lose(slot.subtask, f"it ended {what}")
+
     def locate(self, attempt: int, subtask: int, patience_s: float) -> Located:
         """Tell a pipe where its slot is; waits a while for a slot that is starting."""
         deadline = self._clock.monotonic_ms() + int(patience_s * 1000)
-        with self._changed:
-            while True:
+        while True:
+            self.look()
+            with self._changed:
+                self._notice_lapsed()
                 answer = self._locate(attempt, subtask)
                 left = deadline - self._clock.monotonic_ms()
                 if answer.status != "wait" or left <= 0:
@@ -78,15 +127,19 @@ class SlotRegistry:
             return Located("fenced", message=f"execution attempt {attempt} is over")
         if self.failure is not None:
             return Located("failed", message=self.failure.message)
-        now = self._clock.monotonic_ms()
-        slot = self._slots.setdefault(subtask, SlotEntry(subtask))
-        if slot.ready:
-            return Located("ready", slot.unix, slot.tcp, slot.host)
-        since = slot.starting_since_ms
-        if slot.pid is None and (since is None or now - since > START_PATIENCE_MS):
-            slot.starting_since_ms = now
+        slot = self._slots.get(subtask)
+        if slot is None:
+            now = self._clock.monotonic_ms()
+            self._slots[subtask] = SlotEntry(subtask, seen_ms=now)
             return Located("start")
-        return Located("wait")
+        return Located("ready", slot.unix, slot.tcp, slot.host) if slot.ready else Located("wait")
+
+    def started(self, attempt: int, subtask: int, process: int) -> None:
+        """Note the process of a slot that was started on the driver's host."""
+        with self._changed:
+            slot = self._slots.get(subtask)
+            if slot is not None and attempt == self.attempt:
+                slot.process = process
 
     def hello(self, message: Hello) -> bool:
         """Note a slot process that begins to restore; False when it is not wanted."""
@@ -122,6 +175,7 @@ class SlotRegistry:
 
     def fail(self, failure: SlotFailure) -> bool:
         """Note the first failure of the attempt; later ones are consequences."""
+        failure = self._explained(failure)
         with self._changed:
             if failure.attempt != self.attempt or self.failure is not None:
                 return False
@@ -129,11 +183,47 @@ class SlotRegistry:
             self._changed.notify_all()
             return True
 
-    def silent(self, lease_ms: int) -> list[SlotEntry]:
-        """Return slots that were ready and have not been heard of for longer than the lease."""
-        now = self._clock.monotonic_ms()
+    def _explained(self, failure: SlotFailure) -> SlotFailure:
+        """Add how a slot ended that others have lost."""
         with self._changed:
-            return [s for s in self._slots.values() if s.ready and now - s.seen_ms > lease_ms]
+            slot = self._slots.get(failure.subtask)
+            known = self.failure is not None or failure.attempt != self.attempt
+        if known or slot is None or failure.kind != LOST:
+            return failure
+        text = failure.message + self._processes.explain(slot, failure.attempt, _ENDING_S)
+        return msgspec.structs.replace(failure, message=text)
+
+    def notice_lapsed(self) -> SlotFailure | None:
+        """Return the failure of the attempt, which is a lease that ran out if nothing else is."""
+        with self._changed:
+            self._notice_lapsed()
+            return self.failure
+
+    def _notice_lapsed(self) -> None:
+        if self.failure is not None or self.closed:
+            return
+        now = self._clock.monotonic_ms()
+        for slot in self._slots.values():
+            leases = 1 if slot.pid is not None else STARTING_LEASES
+            if now - slot.seen_ms > leases * self._lease_ms:
+                text = _lapsed(slot, now - slot.seen_ms)
+                text += self._processes.explain(slot, self.attempt, 0.0)
+                self.failure = SlotFailure(self.attempt, slot.subtask, LOST, text)
+                self._changed.notify_all()
+                return
+
+    def known_failure(self, attempt: int) -> tuple[SlotFailure, str] | None:
+        """Return what failed an attempt first, and where the log of that slot is."""
+        with self._changed:
+            failure = self.failure
+            if failure is None or failure.attempt != attempt:
+                return None
+            slot = self._slots.get(failure.subtask)
+            return failure, "" if slot is None else slot.log_file
+
+    def lose(self, subtask: int, message: str) -> bool:
+        """Note that the process of a slot is gone; False when the attempt has failed before."""
+        return self.fail(SlotFailure(self.attempt, subtask, LOST, message))
 
     def ready(self) -> list[SlotEntry]:
         """Return the slots that take epochs."""
@@ -162,3 +252,13 @@ class SlotRegistry:
             self._slots = {}
             self._changed.notify_all()
             return old
+
+
+def _lapsed(slot: SlotEntry, silent_ms: int) -> str:
+    if slot.ready:
+        what = "has not been heard of"
+    elif slot.pid is not None:
+        what = "has not been heard of since it began to restore its state"
+    else:
+        what = "was started and never spoke"
+    return f"it {what} for {silent_ms} ms"

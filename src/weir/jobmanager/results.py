@@ -20,7 +20,6 @@ class Results:
     """Collected and printed records of one job; thread-safe."""
 
     def __init__(self, wait_for_checkpoints: bool) -> None:
-        """Choose when collected records are released."""
         self._wait = wait_for_checkpoints
         self._lock = threading.Lock()
         self._held: list[tuple[int, int, list[Any]]] = []

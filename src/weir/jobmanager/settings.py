@@ -8,14 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weir.backend.factory import BackendSettings
-from weir.checkpoint.restart import (
-    ExponentialDelayRestart,
-    FailureRateRestart,
-    FixedDelayRestart,
-    NoRestart,
-    RestartStrategy,
-    default_restart_strategy,
-)
 from weir.checkpoint.settings import CheckpointingMode, CheckpointSettings, Retention
 from weir.common.time import parse_duration_ms
 from weir.config import backend as b
@@ -25,9 +17,21 @@ from weir.config import storage as s
 from weir.config.effective import Settings
 from weir.config.effects import without_effect
 from weir.config.option import ConfigOption
+from weir.config.security import INTERNAL_ENABLED
 from weir.errors import UsageError
 from weir.jobmanager.claims import ClaimMode
+from weir.jobmanager.recovery import BehindCommits
+from weir.jobmanager.restart import (
+    ExponentialDelayRestart,
+    FailureRateRestart,
+    FixedDelayRestart,
+    NoRestart,
+    RestartStrategy,
+    default_restart_strategy,
+)
+from weir.runtime.memory import MemoryLimits
 from weir.storage.options import StorageOptions
+from weir.tls import TlsFiles
 
 log = logging.getLogger("weir.config")
 _FOR_BACKENDS = (
@@ -65,7 +69,8 @@ class StateFileSettings:
 class JobSettings:
     """Resolved settings of one job; times in milliseconds.
 
-    `without_rows_of` is a checkpoint whose rows in flight are not to be restored.
+    `without_rows_of` is a checkpoint whose rows in flight are not to be restored. Files of a
+    checkpoint that are not there count as lost after `missing_files_ms`.
     """
 
     checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
@@ -75,6 +80,8 @@ class JobSettings:
     recovery_path: str | None = None
     allow_non_restored: bool = False
     without_rows_of: int = -1
+    behind_commits: BehindCommits = BehindCommits.REFUSE
+    missing_files_ms: int = 300_000
     parallelism: int | None = None
     available_now: bool = False
     trigger_interval_ms: int | None = None
@@ -90,6 +97,8 @@ class JobSettings:
     python_files: tuple[str, ...] = ()
     work_dir: str | None = None
     storage: StorageOptions = field(default_factory=StorageOptions)
+    memory: MemoryLimits = field(default_factory=MemoryLimits)
+    tls: TlsFiles | None = None
 
     @classmethod
     def of(cls, layers: Sequence[Mapping[str, Any]]) -> JobSettings:
@@ -120,6 +129,8 @@ class JobSettings:
             state_files=_state_files(settings, checkpoint),
             allow_non_restored=get(c.IGNORE_UNCLAIMED_STATE),
             without_rows_of=get(c.WITHOUT_CHANNEL_STATE),
+            behind_commits=BehindCommits(get(e.BEHIND_COMMITS)),
+            missing_files_ms=get(e.MISSING_FILES),
             parallelism=parallelism,
             available_now=batch or trigger == "available-now",
             trigger_interval_ms=_trigger_interval(trigger),
@@ -132,6 +143,8 @@ class JobSettings:
             python_files=tuple(get(e.PYTHON_FILES) or ()),
             work_dir=get(e.WORK_DIR),
             storage=StorageOptions.of({option.key: get(option) for option in _STORAGE}),
+            memory=MemoryLimits(get(e.EPOCH_MEMORY), get(e.OUTPUT_LIMIT), get(e.PROCESS_MEMORY)),
+            tls=TlsFiles.wanted(settings, INTERNAL_ENABLED),
         )
 
 

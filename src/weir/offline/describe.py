@@ -16,6 +16,7 @@ from weir.checkpoint.metadata import (
 )
 from weir.checkpoint.paths import resolve, split_location
 from weir.checkpoint.store import load_checkpoint, verify_files
+from weir.connector.position import position_text
 from weir.errors import CorruptStateError
 from weir.offline.model import (
     Description,
@@ -26,7 +27,7 @@ from weir.offline.model import (
     SubtaskDescription,
 )
 from weir.offline.states import OperatorContents
-from weir.offline.text import offset_of, position_text
+from weir.offline.text import offset_of
 from weir.snapshot import SnapshotReader
 from weir.storage.base import MissingFileError, Storage
 from weir.storage.options import StorageOptions
@@ -199,7 +200,11 @@ def _sources(metadata: CheckpointMetadata) -> list[SourceDescription]:
     for source in sorted(positions.layout, key=lambda source: source.index):
         offset = offset_of(positions, source)
         text = position_text(offset, source.records)
-        found.append(SourceDescription(source.uid, text, offset, source.records, source.spool))
+        found.append(
+            SourceDescription(
+                source.uid, text, offset=offset, records=source.records, spool=source.spool
+            )
+        )
     return found
 
 

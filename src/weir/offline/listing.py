@@ -19,7 +19,7 @@ from weir.checkpoint.paths import (
     directory_of,
     metadata_path,
 )
-from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
+from weir.errors import CorruptStateError, IncompatibleStateError, StorageError, UsageError
 from weir.jobmanager.disposal import NOTE_NAME
 from weir.offline.describe import unique_files
 from weir.offline.model import Summary
@@ -41,12 +41,22 @@ def list_snapshots(directory: str, options: StorageOptions | None = None) -> lis
 
     Raises:
         UsageError: there is no such directory, as far as the storage can tell.
+        StorageError: the directory itself cannot be read.
     """
     storage = open_storage(directory_of(directory) or "/", options)
     if isinstance(storage, LocalStorage) and not os.path.isdir(storage.root):
         what = "a file" if os.path.exists(storage.root) else "nothing"
         msg = f"there is no directory {storage.root!r}: found {what}; name one with checkpoints"
         raise UsageError(msg)
+    return list_in(storage)
+
+
+def list_in(storage: Storage) -> list[Summary]:
+    """Return what lies on a storage, as `list_snapshots` does.
+
+    Raises:
+        StorageError: its root cannot be read.
+    """
     return newest_first(_walk(storage, "", _DEPTH))
 
 
@@ -63,7 +73,13 @@ def _newest(summary: Summary) -> tuple[int, int]:
 
 
 def _walk(storage: Storage, directory: str, depth: int) -> Iterator[Summary]:
-    names = storage.list(directory)
+    try:
+        names = storage.list(directory)
+    except StorageError as error:
+        if not directory:
+            raise
+        yield _unreadable(storage, directory, str(error))
+        return
     name = _name(storage, directory)
     if METADATA_NAME in names:
         yield _summary(storage, directory)
@@ -85,7 +101,7 @@ def _summary(storage: Storage, directory: str) -> Summary:
         metadata = decode_metadata(storage.read(file), f"{storage.uri}/{file}")
     except MissingFileError:
         return _unreadable(storage, directory, "it was deleted just now")
-    except (CorruptStateError, IncompatibleStateError) as error:
+    except (CorruptStateError, IncompatibleStateError, StorageError) as error:
         return _unreadable(storage, directory, str(error))
     files = unique_files(metadata)
     return Summary(

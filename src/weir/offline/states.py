@@ -17,6 +17,8 @@ from weir.offline.model import OperatorStateDescription, StateDescription
 from weir.offline.text import expires, kind_text, ranges_text, types_text
 from weir.snapshot import SnapshotReader
 
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
+
 
 @dataclass(frozen=True)
 class _Part:
@@ -65,7 +67,6 @@ class OperatorContents:
     """Adds up what the subtasks of one operator stored."""
 
     def __init__(self, operator_id: str) -> None:
-        """Begin with nothing."""
         self._id = operator_id
         self._keyed: dict[str, _Keyed] = {}
         self._elements: dict[str, _Elements] = {}
@@ -109,7 +110,7 @@ class OperatorContents:
 
     def _add_own(self, footer: Mapping[str, Any]) -> None:
         for name, entry in footer.get("operator", {}).items():
-            state = self._elements.setdefault(name, _Elements(entry["mode"], entry["type"]))
+            state = self._elements.setdefault(name, _Elements(str(entry["mode"]), entry["type"]))
             state.count += len(entry["elements"])
             state.bytes += sum(int(length) for _, length, _ in entry["elements"])
         for group, (_, length, _) in footer.get("raw_keyed", {}).get("groups", {}).items():
@@ -125,7 +126,9 @@ class OperatorContents:
     def operator_states(self) -> tuple[OperatorStateDescription, ...]:
         """Return the operator states."""
         return tuple(
-            OperatorStateDescription(name, s.mode, types_text(s.types), s.count, s.bytes)
+            OperatorStateDescription(
+                name, s.mode, types=types_text(s.types), elements=s.count, bytes=s.bytes
+            )
             for name, s in sorted(self._elements.items())
         )
 
@@ -156,7 +159,7 @@ class OperatorContents:
 def _checked(reader: SnapshotReader) -> Iterator[None]:
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except _MALFORMED as error:
         msg = f"{reader.name!r} is damaged: its footer is not in the known form ({error!r})"
         raise CorruptStateError(msg) from error
 
@@ -164,8 +167,9 @@ def _checked(reader: SnapshotReader) -> Iterator[None]:
 def _read_layer(states: dict[str, _Keyed], name: str, entry: Mapping[str, Any]) -> None:
     """Take one layer of a state, as a restore does: whole groups replace older ones."""
     state = states.get(name)
-    if state is None or (state.kind, state.types) != (entry["kind"], entry["type"]):
-        state = states[name] = _Keyed(entry["kind"], entry["type"])
+    kind = str(entry["kind"])
+    if state is None or (state.kind, state.types) != (kind, entry["type"]):
+        state = states[name] = _Keyed(kind, entry["type"])
     for text, stored in entry["groups"].items():
         group = int(text)
         for _, length, _, count, delta in stored:
@@ -179,7 +183,7 @@ def _read_layer(states: dict[str, _Keyed], name: str, entry: Mapping[str, Any]) 
 def _read_native(states: dict[str, _Keyed], entry: Mapping[str, Any]) -> int:
     """Take the description of a database; returns how many bytes its files are."""
     for name, kind, types, *_ in (*entry["stored"], *entry["packed"]):
-        states[name] = _Keyed(kind, types, in_database=True)
+        states[name] = _Keyed(str(kind), types, in_database=True)
     for name, timers in entry["timers"].items():
         counts = {int(group): int(count) for group, count in timers["counts"]}
         state = _Keyed("TIMER", timers["type"], in_database=True)

@@ -1,25 +1,19 @@
-"""Types, key groups and source positions as text for people; takes whatever is stored.
+"""Types, key groups and offsets as text for people; takes whatever is stored.
 
 Every function accepts any JSON-like data: what a file says is shown, not trusted.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
+from weir.backend.kinds import TIMER_KIND, StateKind
 from weir.checkpoint.metadata import SourceLayout, SourcePositions
 
 _HEAD_LINES = 2
-_KINDS = {
-    "VALUE": "ValueState",
-    "LIST": "ListState",
-    "MAP": "MapState",
-    "REDUCING": "ReducingState",
-    "AGGREGATING": "AggregatingState",
-    "TIMER": "timers",
-}
+_DEPTH = 50
+_KINDS = {**{kind.name: str(kind.value) for kind in StateKind}, TIMER_KIND: "timers"}
 
 
 def kind_text(kind: str) -> str:
@@ -27,21 +21,28 @@ def kind_text(kind: str) -> str:
     return _KINDS.get(kind, kind)
 
 
-def type_text(stored: Any) -> str:
-    """Return a stored type description as one line, such as ``MAP<STRING, LONG>``."""
+def type_text(stored: Any, depth: int = _DEPTH) -> str:
+    """Return a stored type description as one line, such as ``MAP<STRING, LONG>``.
+
+    What lies deeper than `depth` is shown as ``…``.
+    """
     if not isinstance(stored, dict) or not stored.get("type"):
         return "?"
+    if depth == 0:
+        return "…"
+    below = depth - 1
     kind = str(stored["type"])
     if kind == "STAMPED":
-        return type_text(stored.get("value"))
+        return type_text(stored.get("value"), below)
     if "element" in stored:
-        return f"{kind}<{type_text(stored['element'])}>"
+        return f"{kind}<{type_text(stored['element'], below)}>"
     if kind == "MAP":
-        return f"MAP<{type_text(stored.get('key'))}, {type_text(stored.get('value'))}>"
+        key, value = (type_text(stored.get(part), below) for part in ("key", "value"))
+        return f"MAP<{key}, {value}>"
     fields = stored.get("fields")
     if isinstance(fields, list):
         names = stored.get("names")
-        texts = [type_text(part) for part in fields]
+        texts = [type_text(part, below) for part in fields]
         if isinstance(names, list) and len(names) == len(texts):
             texts = [f"{name} {text}" for name, text in zip(names, texts, strict=True)]
         return f"{kind}<{', '.join(texts)}>"
@@ -77,37 +78,3 @@ def offset_of(positions: SourcePositions, source: SourceLayout) -> str | None:
         return None
     offset = positions.offset_lines[line]
     return None if offset == "-" else offset
-
-
-def position_text(offset: str | None, records: int | None = None) -> str:
-    """Return how far a source was read; offsets of unknown form are shown as they are."""
-    if records is not None:
-        return f"{records:,} records read"
-    if offset is None:
-        return "not read yet"
-    try:
-        parsed = json.loads(offset)
-    except ValueError:
-        return offset
-    if isinstance(parsed, dict) and set(parsed) == {"logOffset"}:
-        return f"files up to entry {parsed['logOffset']} of the source's log"
-    if _is_kafka(parsed):
-        return "; ".join(
-            f"{topic}: " + ", ".join(f"{p}={n}" for p, n in _by_number(partitions))
-            for topic, partitions in sorted(parsed.items())
-        )
-    return offset
-
-
-def _is_kafka(parsed: Any) -> bool:
-    """Tell whether these are offsets of Kafka: by topic, by partition."""
-    return (
-        isinstance(parsed, dict)
-        and bool(parsed)
-        and all(isinstance(partitions, dict) and partitions for partitions in parsed.values())
-        and all(p.isdigit() and isinstance(n, int) for d in parsed.values() for p, n in d.items())
-    )
-
-
-def _by_number(partitions: dict[str, int]) -> list[tuple[str, int]]:
-    return sorted(partitions.items(), key=lambda item: int(item[0]))

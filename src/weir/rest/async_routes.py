@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from weir import errors
 from weir.jobmanager.operations import JobHandle
@@ -68,8 +70,6 @@ def savepoint_result(cluster: Cluster, request: Request) -> SavepointResult:
 def trigger_checkpoint(cluster: Cluster, request: Request) -> TriggerResponse:
     """Take a checkpoint now."""
     job, body = cluster.job(request.path["jobid"]), request.body
-    if body.checkpoint_type == "INCREMENTAL":
-        raise RefusedError(400, "checkpointType INCREMENTAL cannot be asked for: use CONFIGURED.")
     return _start(
         cluster,
         ("checkpoint", job.job_id, body.trigger_id),
@@ -200,12 +200,13 @@ def _status(done: bool) -> QueueStatus:
 
 
 def _post(path: str, handle: Any, summary: str, body: Any) -> Route:
-    return Route("POST", path, handle, summary, TriggerResponse, body=body, status=202)
+    return Route("POST", path, handle, summary, response=TriggerResponse, body=body, status=202)
 
 
 _JOB: Final = "/jobs/:jobid"
 _REQUIREMENTS: Final = f"{_JOB}/resource-requirements"
 _PER_VERTEX = dict[str, VertexRequirements]
+_SOME_VERTICES = Annotated[_PER_VERTEX, msgspec.Meta(min_length=1)]
 
 ROUTES: Final[tuple[Route, ...]] = (
     _post(f"{_JOB}/savepoints", trigger_savepoint, "Take a savepoint.", SavepointTrigger),
@@ -214,7 +215,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         f"{_JOB}/savepoints/:triggerid",
         savepoint_result,
         "Outcome of a savepoint or a stop.",
-        SavepointResult,
+        response=SavepointResult,
     ),
     _post(f"{_JOB}/stop", stop, "Stop a job with a savepoint.", StopTrigger),
     _post(f"{_JOB}/checkpoints", trigger_checkpoint, "Take a checkpoint.", CheckpointTrigger),
@@ -223,14 +224,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         f"{_JOB}/checkpoints/:triggerid",
         checkpoint_result,
         "Outcome of a checkpoint.",
-        CheckpointResult,
+        response=CheckpointResult,
     ),
     Route(
         "PATCH",
         _JOB,
         cancel,
         "Cancel a job.",
-        Nothing,
+        response=Nothing,
         status=202,
         query={"mode": "How to end the job: cancel, which is the default."},
     ),
@@ -239,7 +240,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         f"{_JOB}/rescaling",
         rescale,
         "Change the parallelism of a job.",
-        TriggerResponse,
+        response=TriggerResponse,
         status=202,
         query={"parallelism": "The new parallelism."},
     ),
@@ -248,16 +249,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         f"{_JOB}/rescaling/:triggerid",
         rescale_result,
         "Outcome of a rescaling.",
-        OperationResult,
+        response=OperationResult,
     ),
-    Route("GET", _REQUIREMENTS, requirements, "Parallelism of every vertex.", _PER_VERTEX),
-    Route("PUT", _REQUIREMENTS, require, "Rescale a job.", Nothing, body=_PER_VERTEX),
+    Route("GET", _REQUIREMENTS, requirements, "Parallelism of every vertex.", response=_PER_VERTEX),
+    Route("PUT", _REQUIREMENTS, require, "Rescale a job.", response=Nothing, body=_SOME_VERTICES),
     _post("/savepoint-disposal", dispose, "Delete a savepoint.", DisposalRequest),
     Route(
         "GET",
         "/savepoint-disposal/:triggerid",
         disposal_result,
         "Outcome of a disposal.",
-        OperationResult,
+        response=OperationResult,
     ),
 )

@@ -12,6 +12,7 @@ from typing import Any, Final
 from weir.checkpoint.settings import Retention
 from weir.config import ConfigOption
 from weir.config import backend as b
+from weir.config.state_backends import state_backend
 from weir.jobmanager.history import CheckpointEntry, HistoryView, SubtaskEntry
 from weir.jobmanager.operations import JobView, VertexView
 from weir.rest import checkpoint_models as m
@@ -20,7 +21,6 @@ from weir.rest.job_routes import vertex_of
 from weir.rest.routing import RefusedError, Request, Route
 
 NEVER_MS: Final = 2**63 - 1
-_BACKENDS: Final = {"hashmap": "HashMapStateBackend", "rocksdb": "EmbeddedRocksDBStateBackend"}
 
 
 def statistics(cluster: Cluster, request: Request) -> m.CheckpointStatistics:
@@ -53,7 +53,7 @@ def settings(cluster: Cluster, request: Request) -> m.CheckpointConfig:
         externalization=m.Externalization(
             given.retention is not Retention.NO_EXTERNALIZED_CHECKPOINTS, not kept
         ),
-        state_backend=_BACKENDS.get(view.state_backend, view.state_backend),
+        state_backend=state_backend(view.state_backend).flink_class,
         checkpoint_storage=f"{storage}CheckpointStorage",
         unaligned_checkpoints=given.unaligned,
         tolerable_failed_checkpoints=given.tolerable_failures,
@@ -260,16 +260,22 @@ _CHECKPOINTS: Final = "/jobs/:jobid/checkpoints"
 _DETAILS: Final = f"{_CHECKPOINTS}/details/:checkpointid"
 
 ROUTES: Final[tuple[Route, ...]] = (
-    Route("GET", _CHECKPOINTS, statistics, "Checkpoint statistics.", m.CheckpointStatistics),
     Route(
-        "GET", f"{_CHECKPOINTS}/config", settings, "Settings of checkpoints.", m.CheckpointConfig
+        "GET", _CHECKPOINTS, statistics, "Checkpoint statistics.", response=m.CheckpointStatistics
     ),
-    Route("GET", _DETAILS, details, "One checkpoint.", m.AnyCheckpoint),
+    Route(
+        "GET",
+        f"{_CHECKPOINTS}/config",
+        settings,
+        "Settings of checkpoints.",
+        response=m.CheckpointConfig,
+    ),
+    Route("GET", _DETAILS, details, "One checkpoint.", response=m.AnyCheckpoint),
     Route(
         "GET",
         f"{_DETAILS}/subtasks/:vertexid",
         subtasks,
         "One operator in one checkpoint.",
-        m.TaskCheckpointDetails,
+        response=m.TaskCheckpointDetails,
     ),
 )

@@ -6,6 +6,7 @@ Jobs that have ended are kept until newer ones push them out, so that their end 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
@@ -23,7 +24,6 @@ class Cluster:
     """All jobs, and the operations under way; thread-safe."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        """Know no job yet."""
         self.clock: Clock = clock or SystemClock()
         self.started_ms = self.clock.now_ms()
         self.operations = Operations(self.clock)
@@ -62,14 +62,17 @@ class Cluster:
         return found
 
     def dispose(self, path: str) -> Future[Any]:
-        """Delete a savepoint in the background."""
+        """Delete a savepoint in the background: one of these jobs, or where they have theirs."""
         # Few servers ever delete one, and the module brings all storages along.
         from weir.jobmanager.disposal import dispose_savepoint
 
+        places = {place for job in self.jobs() for place in _places(job)}
         with self._lock:
             if self._background is None:
                 self._background = ThreadPoolExecutor(1, thread_name_prefix="weir-rest-disposal")
-            return self._background.submit(dispose_savepoint, path, self.storage_options)
+            return self._background.submit(
+                dispose_savepoint, path, self.storage_options, within=places
+            )
 
     def close(self) -> None:
         """Wait for what runs in the background."""
@@ -77,6 +80,16 @@ class Cluster:
             background, self._background = self._background, None
         if background is not None:
             background.shutdown()
+
+
+def _places(job: JobHandle) -> Iterator[str]:
+    """Give where a job's savepoints and checkpoints are, and where new ones go."""
+    view, history = job.view(), job.history()
+    configured = (view.checkpoint_dir, view.savepoint_dir)
+    yield from (place for place in configured if place is not None)
+    yield from (entry.path for entry in history.entries if entry.path is not None)
+    if history.latest_restored is not None:
+        yield history.latest_restored.path
 
 
 def is_over(view: JobView) -> bool:

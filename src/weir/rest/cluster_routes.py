@@ -15,9 +15,11 @@ from weir.rest.metrics import MEDIA, job_metrics, prometheus
 from weir.rest.routing import RefusedError, Request, Route
 from weir.rest.secrecy import hidden
 from weir.rest.tasks import endpoint, slot_id
+from weir.rest.user_metrics import aggregates_of, texts_of
 
 REFRESH_MS: Final = 3000
 _AGGREGATIONS: Final = ("min", "max", "avg", "sum")
+_WATERMARK: Final = "currentInputWatermark"
 
 
 def dashboard(cluster: Cluster, _: Request) -> m.Dashboard:
@@ -100,6 +102,36 @@ def metrics_of_process(cluster: Cluster, request: Request) -> list[m.Metric]:
     return _chosen({name: str(value) for name, value in values.items()}, request)
 
 
+def metrics_of_vertex(cluster: Cluster, request: Request) -> list[m.Metric]:
+    """Tell metrics of all subtasks of an operator by name, or all names."""
+    view = cluster.job(request.path["jobid"]).view()
+    vertex = vertex_of(view, request)
+    marks = {f"{index}.{_WATERMARK}": str(mark) for index, mark in _marks(view, vertex).items()}
+    return _chosen({**marks, **texts_of(vertex)}, request)
+
+
+def metrics_of_subtask(cluster: Cluster, request: Request) -> list[m.Metric]:
+    """Tell metrics of one subtask by name, or all names."""
+    view = cluster.job(request.path["jobid"]).view()
+    vertex = vertex_of(view, request)
+    index = subtask_of(vertex, request)
+    marks = _marks(view, vertex)
+    known = {_WATERMARK: str(marks[index])} if index in marks else {}
+    return _chosen({**known, **texts_of(vertex, index)}, request)
+
+
+def subtask_of(vertex: VertexView, request: Request) -> int:
+    """Return the subtask that a path names.
+
+    Raises:
+        RefusedError: 404, the operator has no such subtask.
+    """
+    index = int(request.path["subtaskindex"])
+    if index >= vertex.parallelism:
+        raise RefusedError(404, f"Subtask {index} not found in vertex {vertex.id}.")
+    return index
+
+
 def metrics_of_subtasks(cluster: Cluster, request: Request) -> list[m.AggregatedMetric]:
     """Tell metrics over the subtasks of an operator, or all names.
 
@@ -150,15 +182,23 @@ def _subtask_metrics(view: JobView, vertex: VertexView) -> dict[str, dict[str, f
         "numRecordsIn": {"sum": float(vertex.records_in)},
         "numRecordsOut": {"sum": float(vertex.records_out)},
     }
-    marks = [slot.watermark for slot in view.slots if slot.watermark is not None]
-    if vertex.level and marks:
-        known["currentInputWatermark"] = {
+    marks = _marks(view, vertex).values()
+    if marks:
+        known[_WATERMARK] = {
             "min": float(min(marks)),
             "max": float(max(marks)),
             "avg": sum(marks) / len(marks),
             "sum": float(sum(marks)),
         }
-    return known
+    return {**known, **aggregates_of(vertex)}
+
+
+def _marks(view: JobView, vertex: VertexView) -> dict[int, int]:
+    """Return the watermarks by subtask; level 0 has no slots, and a slot may not know one yet."""
+    if not vertex.level:
+        return {}
+    slots = [slot for slot in view.slots if slot.subtask < vertex.parallelism]
+    return {slot.subtask: slot.watermark for slot in slots if slot.watermark is not None}
 
 
 def _names(request: Request, parameter: str) -> list[str] | None:
@@ -177,31 +217,53 @@ _GET: Final = {"get": "Names of metrics, with commas; without it all names are l
 _VERTEX: Final = "/jobs/:jobid/vertices/:vertexid"
 
 ROUTES: Final[tuple[Route, ...]] = (
-    Route("GET", "/config", dashboard, "What a web front end has to know.", m.Dashboard),
-    Route("GET", "/overview", overview, "Counts of slots and jobs.", m.Overview),
+    Route("GET", "/config", dashboard, "What a web front end has to know.", response=m.Dashboard),
+    Route("GET", "/overview", overview, "Counts of slots and jobs.", response=m.Overview),
     Route(
         "GET",
         "/jobmanager/config",
         configuration,
         "Settings of the newest job, secrets hidden.",
-        list[m.Setting],
+        response=list[m.Setting],
     ),
     Route(
         "GET",
         "/jobmanager/metrics",
         metrics_of_process,
         "Metrics of the JobManager.",
-        list[m.Metric],
+        response=list[m.Metric],
         query=_GET,
     ),
-    Route("GET", "/taskmanagers", task_managers, "All slots.", m.TaskManagers),
-    Route("GET", "/taskmanagers/:taskmanagerid", task_manager, "A slot.", m.TaskManagerDetails),
+    Route("GET", "/taskmanagers", task_managers, "All slots.", response=m.TaskManagers),
+    Route(
+        "GET",
+        "/taskmanagers/:taskmanagerid",
+        task_manager,
+        "A slot.",
+        response=m.TaskManagerDetails,
+    ),
     Route(
         "GET",
         "/jobs/:jobid/metrics",
         metrics_of_job,
         "Metrics of a job.",
-        list[m.Metric],
+        response=list[m.Metric],
+        query=_GET,
+    ),
+    Route(
+        "GET",
+        f"{_VERTEX}/metrics",
+        metrics_of_vertex,
+        "Metrics of all subtasks of an operator.",
+        response=list[m.Metric],
+        query=_GET,
+    ),
+    Route(
+        "GET",
+        f"{_VERTEX}/subtasks/:subtaskindex/metrics",
+        metrics_of_subtask,
+        "Metrics of a subtask.",
+        response=list[m.Metric],
         query=_GET,
     ),
     Route(
@@ -209,8 +271,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         f"{_VERTEX}/subtasks/metrics",
         metrics_of_subtasks,
         "Metrics over the subtasks of an operator.",
-        list[m.AggregatedMetric],
+        response=list[m.AggregatedMetric],
         query={**_GET, "agg": "Some of min, max, avg, sum, with commas; all by default."},
     ),
-    Route("GET", "/metrics", prometheus_page, "Metrics for Prometheus.", str, media=MEDIA),
+    Route("GET", "/metrics", prometheus_page, "Metrics for Prometheus.", response=str, media=MEDIA),
 )

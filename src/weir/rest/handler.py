@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError, WeirError
+from weir.rest.connections import Connections
 from weir.rest.routing import JSON, RefusedError, Request, Route, Router
 
 BODY_MAX: Final = 64 * 1024
@@ -32,8 +33,13 @@ class Site(Protocol):
 
     router: Router
     cluster: Any
+    connections: Connections
     token: str | None
     hosts: frozenset[str]
+
+    @property
+    def scheme(self) -> str:
+        """Return how addresses of the server begin."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -59,7 +65,9 @@ class Handler(BaseHTTPRequestHandler):
                 return
             route, variables = self.site.router.find(self.command, target.path)
             request = Request(variables, _query(target.query), self._body(route))
-            self._answer(route, route.handle(self.site.cluster, request))
+            with self.site.connections.working(self.connection):
+                answer = route.handle(self.site.cluster, request)
+            self._answer(route, answer)
         except RefusedError as error:
             self._refuse(error)
         except WeirError as error:
@@ -71,6 +79,8 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PATCH = do_PUT = do_DELETE = do_OPTIONS = _serve
 
     def _target(self) -> urllib.parse.SplitResult:
+        if self.command == "CONNECT":
+            raise RefusedError(405, "Method CONNECT is not allowed: this is no proxy.")
         # The long form with a host of its own is for proxies, and would get around the check.
         if not self.path.startswith("/"):
             raise RefusedError(400, "The request has to name a path, such as /jobs.")
@@ -86,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _check_origin(self) -> None:
         origins = self.headers.get_all("Origin") or []
-        if origins and origins != [f"http://{self.headers['Host']}"]:
+        if origins and origins != [f"{self.site.scheme}://{self.headers['Host']}"]:
             raise RefusedError(403, f"Origin {', '.join(origins)!r} is not this server.")
 
     def _check_token(self) -> None:
@@ -108,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
             if kind != JSON:
                 raise RefusedError(400, f"Content-Type is {kind!r}, expected {JSON!r}.")
         try:
-            return msgspec.json.decode(data or b"{}", type=route.body)
+            return route.decode(data or b"{}")
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise RefusedError(400, f"The body is not what is expected: {error}") from error
 
@@ -148,7 +158,8 @@ class Handler(BaseHTTPRequestHandler):
             extra["WWW-Authenticate"] = 'Bearer realm="weir"'
         if error.status == 405:
             path = self.path.partition("?")[0]
-            extra["Allow"] = ", ".join(self.site.router.methods(path))
+            methods = self.site.router.methods(path) or self.site.router.all_methods
+            extra["Allow"] = ", ".join(methods)
         data = msgspec.json.encode({"errors": list(error.messages)})
         self._send(error.status, data, JSON, extra)
 
@@ -156,6 +167,8 @@ class Handler(BaseHTTPRequestHandler):
         self, status: int, data: bytes, media: str, extra: dict[str, str] | None = None
     ) -> None:
         charset = "; charset=UTF-8" if media == JSON else ""
+        # What is not HTTP counts as HTTP/0.9, which would be answered without a head.
+        self.request_version = self.protocol_version
         try:
             self.send_response(status)
             for name, value in (*_HEADERS, *(extra or {}).items()):
@@ -173,13 +186,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer what the HTTP parser refused, in the form of all other errors."""
+        if code == 501:
+            # A method that nothing is served by: checked and refused as all others are.
+            self._serve()
+            return
         self.command = getattr(self, "command", None) or "GET"
         self.path = getattr(self, "path", "/")
-        # What is not HTTP counts as HTTP/0.9, which would be answered without a head.
-        self.request_version = self.protocol_version
         self.close_connection = True
         data = msgspec.json.encode({"errors": [message or "The request is malformed."]})
-        self._send(405 if code == 501 else code, data, JSON, {"Connection": "close"})
+        self._send(code, data, JSON, {"Connection": "close"})
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests are for debugging only; headers, and so tokens, are never logged."""

@@ -120,7 +120,12 @@ def vertex(cluster: Cluster, request: Request) -> m.VertexInfo:
     found = vertex_of(view, request)
     subtasks = [_subtask(view, found, index) for index in range(found.parallelism)]
     return m.VertexInfo(
-        found.id, found.name, found.parallelism, found.max_parallelism, view.now_ms, subtasks
+        id=found.id,
+        name=found.name,
+        parallelism=found.parallelism,
+        max_parallelism=found.max_parallelism,
+        now=view.now_ms,
+        subtasks=subtasks,
     )
 
 
@@ -232,18 +237,18 @@ def _subtask(view: JobView, vertex: VertexView, index: int) -> m.Subtask:
 _JOB: Final = "/jobs/:jobid"
 
 ROUTES: Final[tuple[Route, ...]] = (
-    Route("GET", "/jobs", list_jobs, "Ids and states of all jobs.", m.JobIds),
-    Route("GET", "/jobs/overview", overview, "All jobs.", m.JobsOverview),
-    Route("GET", _JOB, job, "Everything about a job.", m.JobInfo),
-    Route("GET", f"{_JOB}/status", status, "Status of a job.", m.StatusAnswer),
-    Route("GET", f"{_JOB}/plan", plan, "Graph of a job.", m.PlanAnswer),
-    Route("GET", f"{_JOB}/config", config, "Settings of a job.", m.JobConfig),
+    Route("GET", "/jobs", list_jobs, "Ids and states of all jobs.", response=m.JobIds),
+    Route("GET", "/jobs/overview", overview, "All jobs.", response=m.JobsOverview),
+    Route("GET", _JOB, job, "Everything about a job.", response=m.JobInfo),
+    Route("GET", f"{_JOB}/status", status, "Status of a job.", response=m.StatusAnswer),
+    Route("GET", f"{_JOB}/plan", plan, "Graph of a job.", response=m.PlanAnswer),
+    Route("GET", f"{_JOB}/config", config, "Settings of a job.", response=m.JobConfig),
     Route(
         "GET",
         f"{_JOB}/exceptions",
         exceptions,
         "Failures of a job, newest first.",
-        m.JobExceptions,
+        response=m.JobExceptions,
         query={"maxExceptions": "How many to show; 20 by default."},
     ),
     Route(
@@ -251,7 +256,13 @@ ROUTES: Final[tuple[Route, ...]] = (
         f"{_JOB}/execution-result",
         execution_result,
         "How a job ended.",
-        m.ExecutionResult,
+        response=m.ExecutionResult,
     ),
-    Route("GET", f"{_JOB}/vertices/:vertexid", vertex, "Subtasks of an operator.", m.VertexInfo),
+    Route(
+        "GET",
+        f"{_JOB}/vertices/:vertexid",
+        vertex,
+        "Subtasks of an operator.",
+        response=m.VertexInfo,
+    ),
 )

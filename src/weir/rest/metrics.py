@@ -12,13 +12,13 @@ from typing import Final
 from weir.jobmanager.history import HistoryView
 from weir.jobmanager.operations import JobView
 from weir.rest.cluster import ENDED, is_over
+from weir.rest.user_metrics import Sample, samples_by_name
 
 MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"
-Sample = tuple[Mapping[str, str], float]
 
 
 @dataclass(frozen=True)
-class Family:
+class MetricFamily:
     """One name with all its samples; `samples` gives those of a job, without the job's labels."""
 
     name: str
@@ -89,7 +89,16 @@ def prometheus(jobs: Iterable[tuple[JobView, HistoryView]]) -> str:
             labels = {"job_id": view.job_id, "job_name": view.name}
             for own, value in family.samples(view, history):
                 lines.append(f"{family.name}{_labels({**labels, **own})} {_number(value)}")
+    lines += _of_functions([view for view, _ in known])
     return "\n".join(lines) + "\n"
+
+
+def _of_functions(views: list[JobView]) -> Iterator[str]:
+    for name, samples in sorted(samples_by_name(views).items()):
+        yield f"# HELP {name} A metric of a user function."
+        yield f"# TYPE {name} gauge"
+        for labels, value in samples:
+            yield f"{name}{_labels(labels)} {_number(value)}"
 
 
 def _labels(labels: Mapping[str, str]) -> str:
@@ -163,90 +172,98 @@ def _uptime_s(view: JobView, _: HistoryView) -> float:
 
 _J, _C, _S = "weir_job_", "weir_checkpoint_", "weir_slot_"
 
-FAMILIES: Final[tuple[Family, ...]] = (
-    Family(_J + "status", "gauge", "1 for the state that the job is in.", _states),
-    Family(_J + "uptime_seconds", "gauge", "Time since the job started.", _one(_uptime_s)),
-    Family(
+FAMILIES: Final[tuple[MetricFamily, ...]] = (
+    MetricFamily(_J + "status", "gauge", "1 for the state that the job is in.", _states),
+    MetricFamily(_J + "uptime_seconds", "gauge", "Time since the job started.", _one(_uptime_s)),
+    MetricFamily(
         _J + "restarts_total", "counter", "Restarts after failures.", _one(lambda v, _: v.attempt)
     ),
-    Family(
+    MetricFamily(
         _J + "parallelism", "gauge", "Parallelism of the job.", _one(lambda v, _: v.parallelism)
     ),
-    Family(_J + "epoch", "gauge", "Last epoch that was finished.", _one(lambda v, _: v.epoch)),
-    Family(
+    MetricFamily(
+        _J + "epoch", "gauge", "Last epoch that was finished.", _one(lambda v, _: v.epoch)
+    ),
+    MetricFamily(
         _J + "records_in_total",
         "counter",
         "Records that an operator was given.",
         _per_operator("records_in"),
     ),
-    Family(
+    MetricFamily(
         _J + "records_out_total",
         "counter",
         "Records that an operator sent on.",
         _per_operator("records_out"),
     ),
-    Family(
+    MetricFamily(
         _C + "triggered_total",
         "counter",
         "Checkpoints and savepoints that were triggered.",
         _one(lambda _, h: h.triggered),
     ),
-    Family(
+    MetricFamily(
         _C + "completed_total",
         "counter",
         "Checkpoints and savepoints that completed.",
         _one(lambda _, h: h.completed),
     ),
-    Family(
+    MetricFamily(
         _C + "failed_total",
         "counter",
         "Checkpoints and savepoints that failed.",
         _one(lambda _, h: h.failed),
     ),
-    Family(
+    MetricFamily(
         _C + "restored_total",
         "counter",
         "Restores from a checkpoint or savepoint.",
         _one(lambda _, h: h.restored),
     ),
-    Family(_C + "in_progress", "gauge", "Checkpoints under way.", _one(lambda _, h: h.in_progress)),
-    Family(
+    MetricFamily(
+        _C + "in_progress", "gauge", "Checkpoints under way.", _one(lambda _, h: h.in_progress)
+    ),
+    MetricFamily(
         _C + "last_id",
         "gauge",
         "Id of the last completed checkpoint.",
         _last(lambda h: _newest(h, "checkpoint_id")),
     ),
-    Family(
+    MetricFamily(
         _C + "last_duration_seconds",
         "gauge",
         "Duration of the last completed checkpoint.",
         _last(lambda h: _newest(h, "duration_ms") / 1000),
     ),
-    Family(
+    MetricFamily(
         _C + "last_size_bytes",
         "gauge",
         "Bytes that the last completed checkpoint wrote.",
         _last(lambda h: _newest(h, "written")),
     ),
-    Family(
+    MetricFamily(
         _C + "last_full_size_bytes",
         "gauge",
         "Bytes that the last completed checkpoint refers to.",
         _last(lambda h: _newest(h, "size")),
     ),
-    Family(
+    MetricFamily(
         _C + "last_completed_timestamp_seconds",
         "gauge",
         "When the last checkpoint completed, since the Unix epoch.",
         _last(_completed_s),
     ),
-    Family(_S + "ready", "gauge", "1 for a slot that takes records.", _per_slot("ready")),
-    Family(
+    MetricFamily(_S + "ready", "gauge", "1 for a slot that takes records.", _per_slot("ready")),
+    MetricFamily(
         _S + "silence_seconds",
         "gauge",
         "Time since a slot was heard of.",
         _per_slot("silent_ms", 0.001),
     ),
-    Family(_S + "state_entries", "gauge", "Entries of keyed state.", _per_slot("state_entries")),
-    Family(_S + "watermark_milliseconds", "gauge", "Watermark of a slot.", _per_slot("watermark")),
+    MetricFamily(
+        _S + "state_entries", "gauge", "Entries of keyed state.", _per_slot("state_entries")
+    ),
+    MetricFamily(
+        _S + "watermark_milliseconds", "gauge", "Watermark of a slot.", _per_slot("watermark")
+    ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +12,14 @@ import weir
 from weir.rest.routing import JSON, VARIABLES, Route
 
 _REF: Final = "#/components/schemas/{name}"
+_QUERIES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "get": {"type": "string"},
+    "agg": {"type": "string", "pattern": "^((min|max|avg|sum)?(,|$))*$"},
+    "maxExceptions": {"type": "integer", "minimum": 0, "maximum": 999_999_999},
+    "mode": {"type": "string", "enum": ["cancel"]},
+    "parallelism": {"type": "integer", "minimum": 1, "maximum": 32768},
+}
+_REQUIRED: Final = ("parallelism",)
 
 
 class Errors(msgspec.Struct):
@@ -71,8 +79,17 @@ def _operation(route: Route, body: Any, answer: Any, errors: Any) -> dict[str, A
     if parameters:
         operation["parameters"] = parameters
     if body is not None:
-        operation["requestBody"] = {"content": {JSON: {"schema": body}}}
+        content = {JSON: {"schema": body}}
+        operation["requestBody"] = {"content": content, "required": not _may_be_empty(route)}
     return operation
+
+
+def _may_be_empty(route: Route) -> bool:
+    try:
+        route.decode(b"{}")
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _path_parameter(name: str) -> dict[str, Any]:
@@ -81,4 +98,10 @@ def _path_parameter(name: str) -> dict[str, Any]:
 
 
 def _query_parameter(name: str, text: str) -> dict[str, Any]:
-    return {"name": name, "in": "query", "description": text, "schema": {"type": "string"}}
+    return {
+        "name": name,
+        "in": "query",
+        "description": text,
+        "required": name in _REQUIRED,
+        "schema": _QUERIES[name],
+    }

@@ -33,9 +33,9 @@ class StopTrigger(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CheckpointTrigger(msgspec.Struct, forbid_unknown_fields=True):
-    """Body that asks for a checkpoint; INCREMENTAL is Flink's third type, and is refused."""
+    """Body that asks for a checkpoint; Flink's third type, INCREMENTAL, cannot be asked for."""
 
-    checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = msgspec.field(
+    checkpoint_type: Literal["CONFIGURED", "FULL"] = msgspec.field(
         default="CONFIGURED", name="checkpointType"
     )
     trigger_id: TriggerId | None = msgspec.field(default=None, name="triggerId")

@@ -32,7 +32,6 @@ class Operations:
     """Operations by kind, job and trigger id; thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
-        """Know no operation yet."""
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[Key, _Operation] = {}

@@ -26,5 +26,5 @@ ROUTES: Final[tuple[Route, ...]] = (
     *job_routes.ROUTES,
     *checkpoint_routes.ROUTES,
     *async_routes.ROUTES,
-    Route("GET", "/openapi.json", openapi, "This document.", dict[str, Any]),
+    Route("GET", "/openapi.json", openapi, "This document.", response=dict[str, Any]),
 )

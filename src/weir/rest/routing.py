@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 HEX_ID: Final = "[0-9a-f]{32}"
 NUMBER: Final = "[0-9]{1,18}"
 VARIABLES: Final[Mapping[str, str]] = {
@@ -18,6 +20,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "vertexid": HEX_ID,
     "triggerid": HEX_ID,
     "checkpointid": NUMBER,
+    "subtaskindex": "[0-9]{1,6}",
     "taskmanagerid": "[0-9a-f]{8}-[0-9]{1,6}",
 }
 JSON: Final = "application/json"
@@ -27,7 +30,6 @@ class RefusedError(Exception):
     """The request cannot be answered; the texts go to the client."""
 
     def __init__(self, status: int, *messages: str) -> None:
-        """Keep the HTTP status and the reasons."""
         super().__init__(status, *messages)
         self.status = status
         self.messages = messages
@@ -58,6 +60,11 @@ class Route:
     status: int = 200
     query: Mapping[str, str] = field(default_factory=dict)
     media: str = JSON
+    decode: Callable[[bytes], Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Build the body's decoder before requests come, which have a thread each."""
+        object.__setattr__(self, "decode", msgspec.json.Decoder(self.body).decode)
 
     @property
     def variables(self) -> list[str]:
@@ -69,7 +76,6 @@ class Router:
     """Finds routes; a path may begin with /v1."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
-        """Compile the patterns of the routes."""
         self.routes = tuple(routes)
         self._table = [(re.compile(_pattern(route.path)), route) for route in routes]
 
@@ -88,6 +94,11 @@ class Router:
         if self.methods(plain):
             raise RefusedError(405, f"Method {method} is not allowed for this path.")
         raise RefusedError(404, "Not found: no such path is served; /openapi.json lists them all.")
+
+    @property
+    def all_methods(self) -> list[str]:
+        """Return the methods that some path allows."""
+        return sorted({route.method for route in self.routes} | {"HEAD", "OPTIONS"})
 
     def methods(self, path: str) -> list[str]:
         """Return the methods that a path allows; none for an unknown path."""

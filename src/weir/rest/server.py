@@ -1,41 +1,96 @@
 """The HTTP server in the driver: one for all jobs of the process, on threads of its own.
 
-It listens once `start` has returned. Without a token it serves this machine only.
+It listens once `start` has returned. Requests need a token, unless it was told to do without. The
+number of connections, and so of threads, is bounded; who is one too many is told 503. With
+TLS nothing is said to clients without it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import secrets
 import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Sequence
 from http.server import ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 
 from weir.clock import Clock
 from weir.errors import UsageError
 from weir.jobmanager.operations import JobHandle
 from weir.rest.cluster import Cluster
+from weir.rest.connections import Connections
 from weir.rest.handler import Handler
 from weir.rest.routes import ROUTES
 from weir.rest.routing import Router
-from weir.rest.settings import LOOPBACK, LOOPBACK_NAMES, RestSettings, needs_token
+from weir.rest.settings import (
+    LOOPBACK,
+    LOOPBACK_NAMES,
+    RestSettings,
+    chosen_token,
+    is_reached_from_elsewhere,
+)
+from weir.tls import TlsFiles
 
 _LOG = logging.getLogger("weir.rest")
-# How long close() may wait; looking this often costs nothing that can be measured.
-_CLOSING_S: Final = 0.05
+# How long close() may wait where a socket that is shut wakes nobody up.
+_CLOSING_S: Final = 0.2
+_BUSY_BODY: Final = b'{"errors":["All connections are busy: try again."]}'
+_BUSY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
+    b"Content-Type: application/json; charset=UTF-8\r\nContent-Length: %d\r\n\r\n%s"
+) % (len(_BUSY_BODY), _BUSY_BODY)
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 1024
 
-    def __init__(self, address: str, port: int, handler: type[Handler]) -> None:
+    def __init__(self, site: RestServer, port: int, handler: type[Handler]) -> None:
+        address = site.bind_address
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._connections = site.connections
+        self._tls = site.tls
         super().__init__((address, port), handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        if self._tls is not None:
+            # Hands are shaken by the thread of the connection, so that nobody waits for it.
+            connection = self._tls.wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False
+            )
+        return connection, address
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        if self._tls is not None:
+            request.settimeout(Handler.timeout)
+            request.do_handshake()
+        super().finish_request(request, client_address)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._connections.admit(request):
+            super().process_request(request, client_address)
+            return
+        request.setblocking(False)
+        with contextlib.suppress(OSError):
+            request.send(_BUSY)
+        with contextlib.suppress(OSError):
+            # What is left unread when a socket closes would take the answer back.
+            request.recv(65536)
+        self.shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.leave(request)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Called by the loop that waits for connections, a few times a second."""
+        self._connections.cut_off_overdue()
 
     def server_bind(self) -> None:
         # The standard library's own asks the name service for this machine's name.
@@ -49,7 +104,9 @@ class _Server(ThreadingHTTPServer):
 class RestServer:
     """Serves jobs over HTTP; thread-safe.
 
-    Beyond loopback there is always a token: the given one, or one that is made up and logged.
+    The token is the given one, or one that is made up; commands on this machine find it where the
+    job is announced. For other machines one that was made up is logged.
+    `files` are what clients on this machine speak TLS with.
     """
 
     def __init__(
@@ -60,17 +117,20 @@ class RestServer:
         *,
         advertised_address: str | None = None,
         clock: Clock | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """Remember where to listen; nothing is opened yet."""
         address = bind_address.strip("[]").lower()
         self.bind_address = LOOPBACK if address == "localhost" else address
         self.advertised_address = advertised_address
         self.cluster = Cluster(clock)
+        self.connections = Connections(self.cluster.clock)
+        self.tls = tls
+        self.files: TlsFiles | None = None
         self.router = Router(ROUTES)
-        self.token = token
-        self._token_is_ours = token is None and needs_token((address, advertised_address))
-        if self._token_is_ours:
-            self.token = secrets.token_urlsafe(32)
+        reached = (address, advertised_address)
+        self.token = chosen_token(token, reached)
+        self._tell_token = token is None and is_reached_from_elsewhere(reached)
         names = [*LOOPBACK_NAMES, address, self.bind_address, advertised_address or ""]
         if self._listens_everywhere:
             names.append(socket.gethostname())
@@ -91,14 +151,14 @@ class RestServer:
             target=self._server.serve_forever, args=(_CLOSING_S,), name=name, daemon=True
         ).start()
         _LOG.info("REST listens at %s", self.url)
-        if self._token_is_ours:
+        if self._tell_token:
             _LOG.warning("REST at %s needs this bearer token: %s", self.url, self.token)
 
     def _bind(self, handler: type[Handler]) -> _Server:
         problem: OSError | None = None
         for port in self._ports:
             try:
-                return _Server(self.bind_address, port, handler)
+                return _Server(self, port, handler)
             except OSError as error:  # noqa: PERF203
                 problem = error
         ports = f"{self._ports[0]} to {self._ports[-1]}" if self._ports else "none"
@@ -140,7 +200,12 @@ class RestServer:
         return self.bind_address in ("0.0.0.0", "::")
 
     def _url(self, host: str) -> str:
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return f"{self.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    @property
+    def scheme(self) -> str:
+        """Return how addresses of this server begin."""
+        return "http" if self.tls is None else "https"
 
     def register(self, job: JobHandle) -> None:
         """Serve a job from now on."""
@@ -150,7 +215,12 @@ class RestServer:
         """Stop listening; requests under way are finished by their own threads."""
         server, self._server = self._server, None
         if server is not None:
-            server.shutdown()
+            ending = threading.Thread(target=server.shutdown)
+            ending.start()
+            # Wakes the thread that waits for requests, which looks only now and then otherwise.
+            with contextlib.suppress(OSError):
+                server.socket.shutdown(socket.SHUT_RDWR)
+            ending.join()
             server.server_close()
         self.cluster.close()
 
@@ -174,7 +244,9 @@ def endpoint(settings: RestSettings) -> RestServer:
                 settings.ports,
                 settings.token,
                 advertised_address=settings.advertised_address,
+                tls=settings.server_context(),
             )
+            server.files = settings.tls
             server.start()
             known = _servers[os.getpid()] = (settings, server)
         elif known[0] != settings:

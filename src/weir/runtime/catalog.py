@@ -1,37 +1,39 @@
-"""Which runtime operator executes which kind of transformation."""
+"""Which class executes which kind of operator, in slots and next to sources."""
 
 from __future__ import annotations
 
 from weir.errors import UsageError
+from weir.graph import kinds
+from weir.graph.kinds import Kind
 from weir.graph.plan import OperatorNode
 from weir.runtime import connected, keyed, rolling, sinks, stateless
 from weir.runtime.operator import Operator, TaskFacts
 
-SLOT_OPERATORS: dict[str, type[Operator]] = {
-    "map": keyed.SlotMap,
-    "flat_map": keyed.SlotFlatMap,
-    "filter": keyed.SlotFilter,
-    "process": keyed.SlotProcess,
-    "project": stateless.ProjectOperator,
-    "timestamps": stateless.TimestampsOperator,
-    "reduce": rolling.SlotReduce,
-    "aggregate": rolling.SlotAggregate,
-    "co_map": connected.CoMap,
-    "co_flat_map": connected.CoFlatMap,
-    "co_process": connected.CoProcess,
-    "broadcast_process": connected.BroadcastProcess,
-    "sink": sinks.FunctionSink,
-    "sink_v2": sinks.SinkOperator,
-    "spark_sink": sinks.DriverSinkOperator,
-    "print": sinks.ReportSink,
-    "collect": sinks.ReportSink,
+SLOT_OPERATORS: dict[Kind, type[Operator]] = {
+    kinds.MAP: keyed.ResidentMap,
+    kinds.FLAT_MAP: keyed.ResidentFlatMap,
+    kinds.FILTER: keyed.ResidentFilter,
+    kinds.PROCESS: keyed.ResidentProcess,
+    kinds.PROJECT: stateless.ProjectOperator,
+    kinds.TIMESTAMPS: stateless.TimestampsOperator,
+    kinds.REDUCE: rolling.RollingReduce,
+    kinds.AGGREGATE: rolling.RollingAggregate,
+    kinds.CO_MAP: connected.CoMap,
+    kinds.CO_FLAT_MAP: connected.CoFlatMap,
+    kinds.CO_PROCESS: connected.CoProcess,
+    kinds.BROADCAST_PROCESS: connected.BroadcastProcess,
+    kinds.FUNCTION_SINK: sinks.FunctionSink,
+    kinds.WRITER_SINK: sinks.SinkOperator,
+    kinds.BATCH_SINK: sinks.DriverSinkOperator,
+    kinds.PRINT: sinks.ReportSink,
+    kinds.COLLECT: sinks.ReportSink,
 }
-SOURCE_OPERATORS: dict[str, type[Operator]] = {
-    "map": stateless.MapOperator,
-    "flat_map": stateless.FlatMapOperator,
-    "filter": stateless.FilterOperator,
-    "project": stateless.ProjectOperator,
-    "timestamps": stateless.TimestampsOperator,
+SOURCE_OPERATORS: dict[Kind, type[Operator]] = {
+    kinds.MAP: stateless.MapOperator,
+    kinds.FLAT_MAP: stateless.FlatMapOperator,
+    kinds.FILTER: stateless.FilterOperator,
+    kinds.PROJECT: stateless.ProjectOperator,
+    kinds.TIMESTAMPS: stateless.TimestampsOperator,
 }
 
 
@@ -45,9 +47,9 @@ def source_operator(node: OperatorNode, facts: TaskFacts) -> Operator:
     return _create(SOURCE_OPERATORS, node, facts)
 
 
-def _create(catalog: dict[str, type[Operator]], node: OperatorNode, facts: TaskFacts) -> Operator:
-    operator = catalog.get(node.kind)
+def _create(catalog: dict[Kind, type[Operator]], node: OperatorNode, facts: TaskFacts) -> Operator:
+    operator = catalog.get(kinds.kind_named(node.kind, node.name))
     if operator is None:
-        msg = f"operator '{node.name}': the runtime has no operator of kind {node.kind!r}"
+        msg = f"operator '{node.name}': no class here executes operators of kind {node.kind!r}"
         raise UsageError(msg)
     return operator(node, facts)

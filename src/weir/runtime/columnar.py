@@ -91,7 +91,7 @@ class Grouped:
         counts = np.bincount(codes, minlength=keys)
         order = stable_order(codes, keys)
         starts = np.cumsum(counts) - counts
-        return cls(codes, counts, order, starts, order[starts])
+        return cls(codes=codes, counts=counts, order=order, starts=starts, first=order[starts])
 
 
 def stable_order(codes: Array, count: int) -> Array:

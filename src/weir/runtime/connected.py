@@ -9,10 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from weir.errors import UsageError
-from weir.runtime.context import TimerService
+from weir.runtime.context import OperatorTimerService
 from weir.runtime.frame import Chunk
-from weir.runtime.keyed import ElementContext, SlotProcess, TimerContext, keyed_part, spread_stamps
+from weir.runtime.keyed import (
+    ElementContext,
+    ResidentProcess,
+    TimerContext,
+    keyed_stride,
+    spread_stamps,
+)
 from weir.runtime.stateful import StatefulOperator
+from weir.state.operator_state import refuse_ttl
 
 BROADCAST_INPUT = 1
 
@@ -54,19 +61,19 @@ def co_flat(operator: StatefulOperator, function: Any, chunk: Chunk) -> None:
                 if ends is not None:
                     ends.append(len(out))
         else:
-            for v, k, g in keyed_part(backend, chunk):
+            for v, k, g in keyed_stride(backend, chunk, operator.ttl):
                 backend.current.key = k
                 backend.current.group = g
                 out.extend(function(v) or ())
                 if ends is not None:
                     ends.append(len(out))
-    except Exception as error:
+    except BaseException as error:
         raise operator.failed(error, v) from None
-    operator.end_part()
-    operator.emit(out, spread_stamps(chunk.timestamps, ends))
+    operator.end_stride()
+    operator.emit_results(out, spread_stamps(chunk.timestamps, ends))
 
 
-class CoProcess(SlotProcess):
+class CoProcess(ResidentProcess):
     """`process_element1` and `process_element2`."""
 
     def process(self, chunk: Chunk, input_index: int) -> None:
@@ -92,7 +99,9 @@ class BroadcastContext(ElementContext):
 
     __slots__ = ("_access",)
 
-    def __init__(self, operator: BroadcastProcess, service: TimerService, writable: bool) -> None:
+    def __init__(
+        self, operator: BroadcastProcess, service: OperatorTimerService, writable: bool
+    ) -> None:
         """Bind to an operator, with or without the right to write."""
         super().__init__(operator, service)
         self._access = _BroadcastAccess(operator, writable)
@@ -121,8 +130,7 @@ class BroadcastTimerContext(TimerContext):
 
     __slots__ = ("_access",)
 
-    def __init__(self, operator: BroadcastProcess, service: TimerService) -> None:
-        """Bind to an operator."""
+    def __init__(self, operator: BroadcastProcess, service: OperatorTimerService) -> None:
         super().__init__(operator, service)
         self._access = _BroadcastAccess(operator, writable=False)
 
@@ -130,8 +138,16 @@ class BroadcastTimerContext(TimerContext):
         """Return the broadcast state, read-only."""
         return self._access.get(state_descriptor)
 
+    def current_processing_time(self) -> int:
+        """Return the wall clock in milliseconds."""
+        return self._timer_service.current_processing_time()
 
-class BroadcastProcess(SlotProcess):
+    def current_watermark(self) -> int:
+        """Return the event time that this operator has reached."""
+        return self._timer_service.current_watermark()
+
+
+class BroadcastProcess(ResidentProcess):
     """The broadcast pattern, keyed or not."""
 
     def open(self) -> None:
@@ -150,8 +166,10 @@ class BroadcastProcess(SlotProcess):
         name = descriptor.get_name()
         view = self._views.get((name, writable))
         if view is None:
+            refuse_ttl(descriptor)
             if name not in self._declared and len(self._declared) == 1:
-                # The seeds' own example names the descriptor differently on both sides.
+                # An example of Flink's documentation names the descriptor differently on both
+                # sides; with one state there is no doubt which is meant.
                 name = next(iter(self._declared))
             if name not in self._declared:
                 msg = (

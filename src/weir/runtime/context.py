@@ -12,120 +12,23 @@ from weir.backend.base import KeyedBackend, Timers
 from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
 from weir.keygroup import KeyGroupRange
+from weir.metrics import MetricGroup
 from weir.runtime.operator import TaskFacts
 from weir.state.operator_state import OperatorStateStore
 from weir.state.raw import NO_RAW_INPUTS, RawInputs, RawKeyedOutput, RawOperatorOutput
 from weir.state.ttl import TtlStates
 
 
-class MetricGroup:
-    """Counters, gauges and distributions of one operator, kept in memory and reported upwards."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self.counters: dict[str, Counter] = {}
-        self.gauges: dict[str, Any] = {}
-        self._groups: dict[str, MetricGroup] = {}
-
-    def counter(self, name: str) -> Counter:
-        """Return the counter of that name."""
-        return self.counters.setdefault(name, Counter())
-
-    def gauge(self, name: str, function: Any) -> None:
-        """Register a function whose result is the metric."""
-        self.gauges[name] = function
-
-    def meter(self, name: str, time_span_in_seconds: int = 60) -> Counter:
-        """Return a meter; events are counted, rates are derived by whoever reads them."""
-        return self.counter(name)
-
-    def distribution(self, name: str) -> Counter:
-        """Return a distribution; the last value is kept."""
-        return self.counter(name)
-
-    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """Return a named sub-group."""
-        return self._groups.setdefault(name if extra is None else f"{name}.{extra}", MetricGroup())
-
-
-class Counter:
-    """A number that functions move."""
-
-    def __init__(self) -> None:
-        """Start at zero."""
-        self.count = 0
-
-    def inc(self, n: int = 1) -> None:
-        """Add."""
-        self.count += n
-
-    def dec(self, n: int = 1) -> None:
-        """Subtract."""
-        self.count -= n
-
-    def mark_event(self, value: int = 1) -> None:
-        """Count events (meters)."""
-        self.count += value
-
-    def update(self, value: int) -> None:
-        """Take the latest value (distributions)."""
-        self.count = value
-
-    def get_count(self) -> int:
-        """Return the number."""
-        return self.count
-
-
-class RuntimeContext:
-    """Task facts and state access of one operator."""
+class KeyedStateStore:
+    """Access to the keyed state of one operator."""
 
     def __init__(
-        self,
-        node: OperatorNode,
-        facts: TaskFacts,
-        backend: KeyedBackend | None,
-        ttl: TtlStates | None = None,
+        self, node: OperatorNode, backend: KeyedBackend | None, ttl: TtlStates | None = None
     ) -> None:
         """Bind to one operator of one subtask; `ttl` holds its states that expire."""
-        self._ttl = ttl
         self._node = node
-        self._facts = facts
         self._backend = backend
-        self._metrics = MetricGroup()
-
-    def get_task_name(self) -> str:
-        """Return the operator's name."""
-        return self._node.name
-
-    def get_number_of_parallel_subtasks(self) -> int:
-        """Return the operator's parallelism."""
-        return self._node.parallelism
-
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        """Return the operator's max parallelism."""
-        return self._node.max_parallelism
-
-    def get_index_of_this_subtask(self) -> int:
-        """Return this subtask's index, from 0."""
-        return self._facts.subtask
-
-    def get_attempt_number(self) -> int:
-        """Return the execution attempt, from 0."""
-        return self._facts.attempt
-
-    def get_task_name_with_subtasks(self) -> str:
-        """Return the name with subtask and parallelism, counted from 1."""
-        return f"{self._node.name} ({self._facts.subtask + 1}/{self._node.parallelism})"
-
-    def get_job_parameter(self, key: str, default_value: str) -> str:
-        """Return a global job parameter."""
-        return self._facts.job_parameters.get(key, default_value)
-
-    def get_metrics_group(self) -> MetricGroup:
-        """Return the operator's metrics."""
-        return self._metrics
-
-    get_metric_group = get_metrics_group
+        self._ttl = ttl
 
     def get_state(self, state_descriptor: Any) -> Any:
         """Return a ValueState."""
@@ -161,8 +64,55 @@ class RuntimeContext:
         return self._backend.state(descriptor)
 
 
-class KeyedStateStore(RuntimeContext):
-    """The keyed state access of an initialization context."""
+class RuntimeContext(KeyedStateStore):
+    """Task facts, metrics and state access of one operator."""
+
+    def __init__(
+        self,
+        node: OperatorNode,
+        facts: TaskFacts,
+        metrics: MetricGroup,
+        backend: KeyedBackend | None,
+        ttl: TtlStates | None = None,
+    ) -> None:
+        """Bind to one operator of one subtask; `ttl` holds its states that expire."""
+        super().__init__(node, backend, ttl)
+        self._facts = facts
+        self._metrics = metrics
+
+    def get_task_name(self) -> str:
+        """Return the operator's name."""
+        return self._node.name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Return the operator's parallelism."""
+        return self._node.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Return the operator's max parallelism."""
+        return self._node.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        """Return this subtask's index, from 0."""
+        return self._facts.subtask
+
+    def get_attempt_number(self) -> int:
+        """Return the execution attempt, from 0."""
+        return self._facts.attempt
+
+    def get_task_name_with_subtasks(self) -> str:
+        """Return the name with subtask and parallelism, counted from 1."""
+        return f"{self._node.name} ({self._facts.subtask + 1}/{self._node.parallelism})"
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """Return a global job parameter."""
+        return self._facts.job_parameters.get(key, default_value)
+
+    def get_metrics_group(self) -> MetricGroup:
+        """Return the group in which the operator's function registers its metrics."""
+        return self._metrics
+
+    get_metric_group = get_metrics_group
 
 
 class InitializationContext:
@@ -262,11 +212,10 @@ class SnapshotContext:
         return groups, partitions
 
 
-class TimerService:
+class OperatorTimerService:
     """Timers and the two clocks, for the key of the current record."""
 
     def __init__(self, operator: Any, event: Timers, processing: Timers) -> None:
-        """Bind to an operator's queues."""
         self._operator = operator
         self._event = event
         self._processing = processing

@@ -7,8 +7,7 @@ task harmless.
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -18,10 +17,13 @@ import pyarrow as pa
 
 from weir.codec.arrow import arrow_schema_for, rows_to_batch
 from weir.codec.arrow_read import read_column
+from weir.codec.declared_key import DeclaredKey
 from weir.errors import UsageError, UserFunctionError, WeirError
+from weir.failpoint import ProcessDeath
 from weir.graph.plan import EdgeNode
 from weir.graph.transformation import Partitioning
 from weir.keygroup import key_group, key_groups_of_int64, murmur_column, stable_hash
+from weir.keys import one_nan
 from weir.runtime.columnar import ColumnarChunk
 from weir.runtime.frame import (
     GROUPS,
@@ -34,25 +36,26 @@ from weir.runtime.frame import (
     pack_chunk,
     pack_columns,
 )
+from weir.runtime.raised import last_given, shorten, unsendable, user_traceback
 
 _CACHE_MAX = 1 << 18
 _JAVA_INT = pa.types.is_signed_integer
 
 
-def shorten(record: Any, limit: int = 200) -> str:
-    """Show a record in an error message."""
-    text = repr(record)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
 class EdgeWriter:
     """Packs the records of one edge into frames for the subtasks of its target."""
 
-    def __init__(self, edge: EdgeNode, sender: int, operator_name: str) -> None:
-        """Prepare for one sender (a subtask, or a partition of the source side)."""
+    def __init__(
+        self, edge: EdgeNode, sender: int, operator_name: str, giver: str | None = None
+    ) -> None:
+        """Prepare for one sender (a subtask, or a partition of the source side).
+
+        `operator_name` is the operator that takes the records, `giver` the one that they are of.
+        """
         self.edge = edge
         self.sender = sender
         self._operator_name = operator_name
+        self._giver = operator_name if giver is None else giver
         self._targets = edge.parallelism
         self._sequence = 0
         self._next = sender % edge.parallelism
@@ -60,9 +63,15 @@ class EdgeWriter:
         self._columnar = edge.type is not None and arrow_schema_for(edge.type) is not None
         if self._columnar and edge.key is not None and edge.key.fields is None:
             self._columnar = False  # keys that are not fields travel beside the records
+        self._declared = DeclaredKey.of(None if edge.key is None else edge.key.key_type)
         self._owner = np.arange(edge.max_parallelism) * edge.parallelism // edge.max_parallelism
         self.records = 0
         self.frames: list[Frame] = []
+
+    @property
+    def checks_types(self) -> bool:
+        """Tell whether records that their declared type cannot hold are refused here."""
+        return self._columnar
 
     def restart(self) -> None:
         """Begin a new epoch: numbering and round-robin start again, so a replay is identical."""
@@ -140,20 +149,35 @@ class EdgeWriter:
         self.frames.append(Frame(target, self.edge.id, number, payload))
 
     def _pack(self, chunk: Chunk) -> Any:
-        return pack_columns(self._batch(chunk)) if self._columnar else pack_chunk(chunk)
+        if self._columnar:
+            return pack_columns(self._batch(chunk))
+        try:
+            return pack_chunk(chunk)
+        except BaseException as error:
+            raise unsendable(self._giver, chunk.values, error) from error
 
     def _batch(self, chunk: Chunk) -> pa.RecordBatch:
         try:
             batch = rows_to_batch(chunk.values, self.edge.type)
         except UsageError as error:
-            msg = f"operator '{self._operator_name}': {error}"
-            raise UsageError(msg) from error
+            raise self._misfit(chunk.values, error) from error
         if chunk.timestamps is not None:
             batch = batch.append_column(TIMESTAMPS, pa.array(chunk.timestamps, pa.int64()))
         return batch
 
+    def _misfit(self, values: list[Any], error: UsageError) -> UsageError:
+        """Return the error of the first record that its declared type cannot hold."""
+        reasons = ((value, _refusal(value, self.edge.type)) for value in values)
+        bad, reason = next((pair for pair in reasons if pair[1] is not None), (None, error))
+        at = "" if reason is error else f" at record {shorten(bad)}"
+        return UsageError(
+            f"operator '{self._giver}'{at}: its output is declared as {self.edge.type!r}: {reason}"
+        )
+
     def _write_keyed(self, chunk: Chunk) -> None:
         keys = self._keys(chunk.values)
+        if self._declared is not None and not self._declared.holds(keys):
+            keys = [self._as_declared(key) for key in keys]
         groups = self._groups(keys)
         if self._targets == 1:
             packed = Chunk(chunk.values, chunk.timestamps, keys, groups)
@@ -178,21 +202,29 @@ class EdgeWriter:
         if key is None:
             msg = f"edge into '{self._operator_name}' is keyed but has no key selector"
             raise UsageError(msg)
-        selector = key.selector
-        keys: list[Any] = []
-        try:
-            # extend() keeps what succeeded, so its length points at the record that failed.
-            keys.extend(map(selector, values))
-        except WeirError:
-            raise
-        except Exception as error:
-            text = "".join(traceback.format_exception(error))
-            name = f"key selector of '{self._operator_name}'"
-            raise UserFunctionError(name, shorten(values[len(keys)]), text) from None
-        return keys
+        return self._asked("key selector", key.selector, values)
 
-    def _groups(self, keys: Sequence[Any]) -> list[int]:
-        cache, maximum = self._cache, self.edge.max_parallelism
+    def _asked(self, what: str, function: Callable[[Any], Any], values: list[Any]) -> list[Any]:
+        """Return what a function of the user says about every record, or key."""
+        rest = iter(values)
+        try:
+            return [function(v) for v in rest]
+        except (WeirError, ProcessDeath):
+            raise
+        except BaseException as error:
+            name = f"{what} of '{self._operator_name}'"
+            shown = shorten(last_given(values, rest))
+            raise UserFunctionError(name, shown, user_traceback(error)) from None
+
+    def _as_declared(self, key: Any) -> Any:
+        try:
+            return self._declared.convert(key)  # type: ignore[union-attr]
+        except UsageError as error:
+            raise self._refused(error) from error
+
+    def _groups(self, keys: list[Any]) -> list[int]:
+        """Return the key groups; keys with a NaN are replaced by those that state is found by."""
+        cache = self._cache
         if len(cache) > _CACHE_MAX:
             cache.clear()
         groups: list[int] = []
@@ -201,13 +233,30 @@ class EdgeWriter:
             for k in keys:
                 g = cache.get(k)
                 if g is None:
-                    g = cache[k] = key_group(k, maximum)
+                    g = self._new_group(keys, len(groups))
                 append(g)
         except TypeError:
             stable_hash(k)  # says what is wrong with this key; a mutable field inside it is left
             msg = f"a key of type {type(k).__name__} is unhashable ({shorten(k)})"
             raise UsageError(msg) from None
         return groups
+
+    def _new_group(self, keys: list[Any], position: int) -> int:
+        """Return the key group of a key that is not in the cache, where a NaN never is."""
+        key = keys[position]
+        try:
+            found = one_nan(key)
+            group = key_group(found, self.edge.max_parallelism)
+        except UsageError as error:
+            raise self._refused(error) from error
+        if found is key:
+            self._cache[key] = group
+        else:
+            keys[position] = found
+        return group
+
+    def _refused(self, error: UsageError) -> UsageError:
+        return UsageError(f"the key of a record for operator '{self._operator_name}': {error}")
 
     def _spread(self, chunk: Chunk) -> npt.NDArray[Any]:
         count = len(chunk.values)
@@ -228,7 +277,7 @@ class EdgeWriter:
         if function is None:
             msg = f"custom partitioning into '{self._operator_name}' has no partitioner"
             raise UsageError(msg)
-        owners = [function(k, self._targets) for k in keys]
+        owners = self._asked("partitioner", lambda key: function(key, self._targets), keys)
         for key, owner in zip(keys, owners, strict=True):
             if not isinstance(owner, int) or not 0 <= owner < self._targets:
                 msg = (
@@ -257,7 +306,7 @@ class EdgeWriter:
         if len(positions) == 1:
             column = batch.column(positions[0])
             if column.null_count:
-                stable_hash(None)
+                self._new_group([None], 0)  # which refuses it
             if _JAVA_INT(column.type):
                 return key_groups_of_int64(
                     column.cast(pa.int64()).to_numpy(), self.edge.max_parallelism
@@ -274,3 +323,11 @@ class EdgeWriter:
         encoded = column.dictionary_encode()
         distinct = self._groups(encoded.dictionary.to_pylist())
         return np.array(distinct)[encoded.indices.to_numpy()]
+
+
+def _refusal(value: Any, type_info: Any) -> UsageError | None:
+    try:
+        rows_to_batch([value], type_info)
+    except UsageError as error:
+        return error
+    return None

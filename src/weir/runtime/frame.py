@@ -8,8 +8,8 @@ what follows:
     b"Q"  several of those, each after its length as uint32, little-endian
     b"A"  Arrow IPC stream of one record batch; column `__ts` holds timestamps and `__kg` key
           groups where the edge has them; keys are fields of the record
-    b"C"  MessagePack map: control data of an upstream subtask (watermark, barrier, counts)
-    b"R"  pickle of a report to the driver
+    b"C"  MessagePack array: control data of an upstream subtask (`Control`)
+    b"R"  pickle of a report to the driver (`Report`): it holds users' records
 
 Packing is what makes the shuffle cheap: Spark moves a few large rows instead of many small ones.
 """
@@ -34,12 +34,16 @@ from weir.codec.arrow import batch_to_columns, columns_to_rows
 from weir.codec.arrow_read import read_column
 from weir.errors import UsageError
 from weir.graph.plan import EdgeNode
+from weir.keys import one_nan_many
+from weir.runtime.report import Report
 
 REPORT_EDGE = -1
 TIMESTAMPS = "__ts"
 GROUPS = "__kg"
 MIN_WATERMARK = -(1 << 63)
 MAX_WATERMARK = (1 << 63) - 1
+IDLE_NOW = 0
+"""As `Control.idle_after_ms`: the upstream itself says that it is idle."""
 
 
 class Frame(NamedTuple):
@@ -108,15 +112,16 @@ class ColumnChunk:
         self.timestamps = timestamps
 
 
-@dataclass(frozen=True)
-class Control:
+class Control(msgspec.Struct, frozen=True, array_like=True):
     """What an upstream subtask says at the end of its epoch on one edge."""
 
     upstream: int
     watermark: int
-    barrier: int | None
-    frames: int
     idle_after_ms: int | None = None
+
+
+_decode_control = msgspec.msgpack.Decoder(Control).decode
+_decode_frames = msgspec.msgpack.Decoder(list[tuple[int, int, int, bytes]]).decode
 
 
 def origin(sender: int, sequence: int) -> int:
@@ -181,30 +186,23 @@ def pack_columns(batch: pa.RecordBatch) -> pa.Buffer:
 
 def pack_control(control: Control) -> bytes:
     """Encode control data."""
-    return b"C" + msgspec.msgpack.encode(
-        (
-            control.upstream,
-            control.watermark,
-            control.barrier,
-            control.frames,
-            control.idle_after_ms,
-        )
-    )
+    return b"C" + msgspec.msgpack.encode(control)
 
 
-def pack_report(report: Any) -> bytes:
+def pack_report(report: Report) -> bytes:
     """Encode a report to the driver."""
     return b"R" + dumps(report)
 
 
 def unpack_control(payload: bytes | pa.Buffer) -> Control:
     """Decode control data."""
-    return Control(*msgspec.msgpack.decode(memoryview(payload)[1:]))
+    return _decode_control(memoryview(payload)[1:])
 
 
-def unpack_report(payload: bytes | pa.Buffer) -> Any:
+def unpack_report(payload: bytes | pa.Buffer) -> Report:
     """Decode a report."""
-    return pickle.loads(memoryview(payload)[1:])
+    report: Report = pickle.loads(memoryview(payload)[1:])
+    return report
 
 
 def payload_kind(payload: pa.Buffer | bytes) -> bytes:
@@ -220,8 +218,8 @@ def unpack_data(payload: pa.Buffer, edge: EdgeNode) -> Chunk:
     return chunks[0] if len(chunks) == 1 else join_chunks(chunks)
 
 
-def unpack_parts(payload: pa.Buffer, edge: EdgeNode, rows: int) -> Iterator[Chunk]:
-    """Decode a data payload in parts of some records, each when it is asked for.
+def unpack_strides(payload: pa.Buffer, edge: EdgeNode, rows: int) -> Iterator[Chunk]:
+    """Decode a data payload in strides, each when it is asked for.
 
     Records that are made, handled and dropped before the next ones are made stay in the caches of
     the processor.
@@ -290,10 +288,10 @@ def _records(batch: pa.RecordBatch, edge: EdgeNode) -> Chunk:
     numbers = None if owners is None else _key_numbers(batch, edge)
     return Chunk(
         columns_to_rows(columns, edge.type),
-        timestamps,
-        keys,
-        groups,
-        None if numbers is None else (numbers, owners),
+        timestamps=timestamps,
+        keys=keys,
+        groups=groups,
+        numbers=None if numbers is None else (numbers, owners),
     )
 
 
@@ -310,10 +308,16 @@ def _keys(batch: pa.RecordBatch, columns: list[list[Any]], edge: EdgeNode) -> li
     # A plain key is the very object in its record: made once, cached once. What can change, or
     # holds what can, is made anew: a function that changes its record must not change the key.
     found = [
-        columns[i] if holds_only_immutable(types[i]) else read_column(batch.column(i), types[i])
+        _key_column(columns[i], batch.column(i), types[i])
         for i in field_positions(batch.schema, edge.key.fields)
     ]
     return found[0] if len(found) == 1 else list(zip(*found, strict=True))
+
+
+def _key_column(made: list[Any], column: pa.Array, declared: Any) -> list[Any]:
+    if not holds_only_immutable(declared):
+        return one_nan_many(read_column(column, declared))
+    return one_nan_many(made) if pa.types.is_floating(column.type) else made
 
 
 def _key_numbers(batch: pa.RecordBatch, edge: EdgeNode) -> Any:
@@ -390,7 +394,7 @@ def pack_frames(frames: Sequence[Frame]) -> bytes:
 
 def unpack_frames(data: bytes) -> list[Frame]:
     """Decode frames with their targets."""
-    return [Frame(*fields) for fields in msgspec.msgpack.decode(data)]
+    return [Frame(*fields) for fields in _decode_frames(data)]
 
 
 def size_of(frames: Sequence[Frame]) -> int:

@@ -7,6 +7,7 @@ form is gathered, and a few records at a time, as timers send them, that nobody 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,18 @@ _BY_RECORD = (
 
 
 class GatheringWriter(EdgeWriter):
-    """The sending side of an edge between slots."""
+    """The sending side of an edge between slots; `sent` is told the bytes of each frame."""
 
-    def __init__(self, edge: EdgeNode, sender: int, operator_name: str) -> None:
-        """Prepare for one subtask."""
-        super().__init__(edge, sender, operator_name)
+    def __init__(
+        self,
+        edge: EdgeNode,
+        sender: int,
+        operator_name: str,
+        giver: str | None = None,
+        sent: Callable[[int], None] = lambda size: None,
+    ) -> None:
+        super().__init__(edge, sender, operator_name, giver)
+        self._sent = sent
         self._loose_limit = 1  # until it is known how wide records are
         self._clear()
 
@@ -104,14 +112,18 @@ class GatheringWriter(EdgeWriter):
             self._pickles.setdefault(target, []).append(payload)
             self._bytes += len(payload)
         else:
-            super()._send(target, payload)
+            self._put(target, payload)
+
+    def _put(self, target: int, payload: Any) -> None:
+        super()._send(target, payload)
+        self._sent(len(memoryview(payload)))
 
     def flush(self) -> None:
         """Send what was gathered."""
         self._bind()
         self._flush_columns()
         for target, payloads in self._pickles.items():
-            super()._send(target, join_pickles(payloads))
+            self._put(target, join_pickles(payloads))
         self._clear()
 
     def _flush_columns(self) -> None:

@@ -29,6 +29,7 @@ from weir.runtime.frame import (
     unpack_data,
     unpack_report,
 )
+from weir.runtime.report import Rows, SubtaskReport
 
 GENERATION: Final = 1 << 52
 """Origins of restored frames are lower by this, so that they come before everything newer."""
@@ -85,7 +86,7 @@ def keep(
     plan: JobPlan,
     level: int,
     frames: Iterable[Frame],
-    reported: Iterable[tuple[int, str, list[Any]]],
+    reported: Iterable[Rows],
     *,
     replayed: bool,
 ) -> InFlight:
@@ -98,7 +99,9 @@ def keep(
     reports = list(reported)
     for frame in frames:
         if frame.edge == REPORT_EDGE:
-            reports += unpack_report(frame.payload)["rows"]
+            report = unpack_report(frame.payload)
+            if isinstance(report, SubtaskReport):
+                reports += report.rows
         elif payload_kind(frame.payload) == b"C":
             continue
         elif not (replayed and plan.edges[frame.edge].source_level == 0 and frame.origin >= 0):

@@ -6,16 +6,20 @@ else (timers, snapshots, hooks) happens outside of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import repeat
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, repeat
+from typing import Any, TypeVar
 
 from weir.backend.base import KeyedBackend
 from weir.errors import UsageError
-from weir.runtime.context import TimerService
+from weir.runtime.context import OperatorTimerService
 from weir.runtime.frame import Chunk
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.stateless import flatten
+from weir.state.ttl import TtlStates
+from weir.state.ttl.rules import EventTime
+
+T = TypeVar("T")
 
 EVENT_TIME = 0
 PROCESSING_TIME = 1
@@ -30,38 +34,57 @@ def keyed_rows(chunk: Chunk) -> Iterator[tuple[Any, Any, int]]:
     return zip(chunk.values, keys, groups, strict=True)
 
 
-def keyed_part(backend: KeyedBackend, chunk: Chunk) -> Iterator[tuple[Any, Any, int]]:
-    """Begin a part and iterate over (value, key, group); who is done with them ends the part."""
+def keyed_stride(
+    backend: KeyedBackend, chunk: Chunk, ttl: TtlStates | None
+) -> Iterator[tuple[Any, Any, int]]:
+    """Begin a stride and iterate over (value, key, group); who is done with them ends the stride.
+
+    Where state expires by event time, it knows the timestamp of each record.
+    """
     rows = keyed_rows(chunk)
-    backend.begin_part(chunk.keys or (), chunk.groups or (), chunk.numbers)
-    return rows
+    backend.begin_stride(chunk.keys or (), chunk.groups or (), chunk.numbers)
+    time = None if ttl is None else ttl.record_time
+    if time is None or chunk.timestamps is None:
+        return rows
+    return _timed(rows, chunk.timestamps, time)
 
 
-class SlotMap(StatefulOperator):
+def _timed(rows: Iterable[T], timestamps: Iterable[int | None], time: EventTime) -> Iterator[T]:
+    """Hand out rows, each while its timestamp is that of the current record."""
+    try:
+        for row, timestamp in zip(rows, timestamps, strict=True):
+            time.record = timestamp
+            yield row
+    finally:
+        time.record = None
+
+
+class ResidentMap(StatefulOperator):
     """`map` with a function that lives in a slot."""
 
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Apply the function to every record, with its key current."""
         self.records_in += len(chunk.values)
         function = self.function.map
-        out: list[Any] = []
+        if self.backend is None:
+            out = self.results(function, chunk.values)
+            self.emit_results(out, chunk.timestamps, chunk.values)
+            return
+        out = []
         append = out.append
+        current = self.backend.current
         try:
-            if self.backend is None:
-                out.extend(map(function, chunk.values))
-            else:
-                current = self.backend.current
-                for v, k, g in keyed_part(self.backend, chunk):
-                    current.key = k
-                    current.group = g
-                    append(function(v))
-        except Exception as error:
+            for v, k, g in keyed_stride(self.backend, chunk, self.ttl):
+                current.key = k
+                current.group = g
+                append(function(v))
+        except BaseException as error:
             raise self.failed(error, chunk.values[len(out)]) from None
-        self.end_part()
-        self.emit(out, chunk.timestamps)
+        self.end_stride()
+        self.emit_results(out, chunk.timestamps, chunk.values)
 
 
-class SlotFlatMap(StatefulOperator):
+class ResidentFlatMap(StatefulOperator):
     """`flat_map` with a function that lives in a slot."""
 
     def process(self, chunk: Chunk, input_index: int) -> None:
@@ -72,9 +95,9 @@ class SlotFlatMap(StatefulOperator):
             done = [0]
             try:
                 out, stamps = flatten(function, chunk, done)
-            except Exception as error:
+            except BaseException as error:
                 raise self.failed(error, chunk.values[done[0]]) from None
-            self.emit(out, stamps)
+            self.emit_results(out, stamps)
             return
         current = self.backend.current
         collected: list[Any] = []
@@ -82,7 +105,7 @@ class SlotFlatMap(StatefulOperator):
         counts: list[int] | None = [] if chunk.timestamps is not None else None
         v: Any = None
         try:
-            for v, k, g in keyed_part(self.backend, chunk):
+            for v, k, g in keyed_stride(self.backend, chunk, self.ttl):
                 current.key = k
                 current.group = g
                 result = function(v)
@@ -90,10 +113,10 @@ class SlotFlatMap(StatefulOperator):
                     extend(result)
                 if counts is not None:
                     counts.append(len(collected))
-        except Exception as error:
+        except BaseException as error:
             raise self.failed(error, v) from None
-        self.end_part()
-        self.emit(collected, spread_stamps(chunk.timestamps, counts))
+        self.end_stride()
+        self.emit_results(collected, spread_stamps(chunk.timestamps, counts))
 
 
 def spread_stamps(
@@ -110,31 +133,32 @@ def spread_stamps(
     return stamps
 
 
-class SlotFilter(StatefulOperator):
+class ResidentFilter(StatefulOperator):
     """`filter` with a function that lives in a slot."""
 
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Keep the records for which the function is true, with the key current."""
         self.records_in += len(chunk.values)
         function = self.function.filter
-        keep: list[Any] = []
+        if self.backend is None:
+            self.emit(*self.kept(function, chunk))
+            return
+        keep: list[bool] = []
+        append = keep.append
+        current = self.backend.current
         try:
-            if self.backend is None:
-                keep.extend(map(function, chunk.values))
-            else:
-                current = self.backend.current
-                for v, k, g in keyed_part(self.backend, chunk):
-                    current.key = k
-                    current.group = g
-                    keep.append(function(v))
-        except Exception as error:
+            for v, k, g in keyed_stride(self.backend, chunk, self.ttl):
+                current.key = k
+                current.group = g
+                append(True if function(v) else False)  # noqa: SIM210 - saves a call
+        except BaseException as error:
             raise self.failed(error, chunk.values[len(keep)]) from None
-        self.end_part()
-        out = [v for v, k in zip(chunk.values, keep, strict=True) if k]
-        stamps = None
-        if chunk.timestamps is not None:
-            stamps = [t for t, k in zip(chunk.timestamps, keep, strict=True) if k]
-        self.emit(out, stamps)
+        self.end_stride()
+        stamps = chunk.timestamps
+        self.emit(
+            list(compress(chunk.values, keep)),
+            None if stamps is None else list(compress(stamps, keep)),
+        )
 
 
 class ElementContext:
@@ -142,7 +166,7 @@ class ElementContext:
 
     __slots__ = ("_operator", "_timer_service", "_timestamp")
 
-    def __init__(self, operator: StatefulOperator, timer_service: TimerService) -> None:
+    def __init__(self, operator: StatefulOperator, timer_service: OperatorTimerService) -> None:
         """Bind to an operator; the operator sets the timestamp before each call."""
         self._operator = operator
         self._timer_service = timer_service
@@ -152,7 +176,7 @@ class ElementContext:
         """Return the timestamp of the record, or of the firing timer."""
         return self._timestamp
 
-    def timer_service(self) -> TimerService:
+    def timer_service(self) -> OperatorTimerService:
         """Return the timers of the current key."""
         return self._timer_service
 
@@ -166,7 +190,7 @@ class TimerContext(ElementContext):
 
     __slots__ = ("_domain",)
 
-    def __init__(self, operator: StatefulOperator, timer_service: TimerService) -> None:
+    def __init__(self, operator: StatefulOperator, timer_service: OperatorTimerService) -> None:
         """Bind to an operator; the operator sets the domain before firing."""
         super().__init__(operator, timer_service)
         self._domain = EVENT_TIME
@@ -176,12 +200,12 @@ class TimerContext(ElementContext):
         return self._operator.time_domain(self._domain)
 
 
-class SlotProcess(StatefulOperator):
+class ResidentProcess(StatefulOperator):
     """`process` with a ProcessFunction or KeyedProcessFunction."""
 
     def open(self) -> None:
         """Create the contexts that are reused for every record."""
-        self.timer_service = TimerService(self, self.event_timers, self.processing_timers)
+        self.timer_service = OperatorTimerService(self, self.event_timers, self.processing_timers)
         self.context = ElementContext(self, self.timer_service)
         self.timer_context = TimerContext(self, self.timer_service)
         super().open()
@@ -210,7 +234,7 @@ class SlotProcess(StatefulOperator):
                         counts.append(len(out))
             else:
                 current = self.backend.current
-                for (v, k, g), t in zip(keyed_part(self.backend, chunk), times):  # noqa: B905
+                for (v, k, g), t in zip(keyed_stride(self.backend, chunk, self.ttl), times):  # noqa: B905
                     current.key = k
                     current.group = g
                     context._timestamp = t
@@ -219,9 +243,9 @@ class SlotProcess(StatefulOperator):
                         extend(result)
                     if counts is not None:
                         counts.append(len(out))
-        except Exception as error:
+        except BaseException as error:
             raise self.failed(error, v) from None
-        self.end_part()
+        self.end_stride()
         self.emit_tagged(out, spread_stamps(stamps, counts))
 
     def on_watermark(self, watermark: int) -> None:
@@ -254,6 +278,6 @@ class SlotProcess(StatefulOperator):
             try:
                 result = function(timer.timestamp, context)
                 out = [] if result is None else list(result)
-            except Exception as error:
+            except BaseException as error:
                 raise self.failed(error, f"timer {timer.timestamp} of key {timer.key!r}") from None
             self.emit_tagged(out, [timer.timestamp] * len(out))

@@ -1,30 +1,33 @@
 """The base of all runtime operators: chunks in, chunks out, hooks for time and checkpoints.
 
 An operator handles whole chunks (parallel lists) and hands its output to the next operators by
-direct call. It is driven by one thread. A user function's exception becomes a `UserFunctionError`
-that names the operator and the record and shows the user's frames only.
+direct call. It is driven by one thread. Whatever a user's function raises, `StopIteration` and
+`SystemExit` included, becomes a `UserFunctionError` that names the operator and the record and
+shows the user's frames only: it ends no iteration and no process.
 """
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from weir.backend.base import SharedFiles, SnapshotKind
-from weir.backend.changelog.backend import Background
-from weir.backend.factory import BackendContext, BackendSettings, NoSharedFiles
+from weir.backend.factory import BackendContext, BackendSettings, BackgroundExecutor, NoSharedFiles
 from weir.clock import Clock
-from weir.errors import UserFunctionError, WeirError
+from weir.codec.plan import scalar_clean
+from weir.connector.sink import NewerOutput
+from weir.errors import UsageError, UserFunctionError, WeirError
+from weir.failpoint import ProcessDeath
 from weir.graph.output_tag import OutputTag
 from weir.graph.plan import OperatorNode
-from weir.runtime.exchange import shorten
 from weir.runtime.frame import MIN_WATERMARK, Chunk
+from weir.runtime.memory import MemoryLimits
+from weir.runtime.raised import last_given, shorten, user_traceback
 
 Consumer = Callable[[Chunk], None]
-_PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 
 @dataclass
@@ -42,7 +45,9 @@ class TaskFacts:
     backend: BackendSettings = field(default_factory=BackendSettings)
     shared_files: Callable[[str], SharedFiles] = lambda operator: NoSharedFiles()
     local_dir: Path | None = None
-    background: Background | None = None
+    background: BackgroundExecutor | None = None
+    newer_output: NewerOutput = NewerOutput.NONE
+    memory: MemoryLimits = field(default_factory=MemoryLimits)
 
     def snapshot_kind(self, *, full: bool, native: bool = False) -> SnapshotKind:
         """Return how keyed state is snapshotted for a checkpoint."""
@@ -55,26 +60,14 @@ class TaskFacts:
         """Return what the keyed backend of an operator needs to know."""
         shared = self.shared_files(operator)
         return BackendContext(
-            self.backend,
-            shared,
-            self.clock,
-            self.local_dir,
-            operator,
-            self.subtask,
-            self.background,
+            settings=self.backend,
+            shared=shared,
+            clock=self.clock,
+            local_dir=self.local_dir,
+            operator=operator,
+            subtask=self.subtask,
+            background=self.background,
         )
-
-
-def user_traceback(error: BaseException) -> str:
-    """Format an exception with the user's frames only."""
-    shown = traceback.TracebackException.from_exception(error)
-    seen: traceback.TracebackException | None = shown
-    while seen is not None:
-        kept = [f for f in seen.stack if not f.filename.startswith(_PACKAGE)]
-        if kept:
-            seen.stack = traceback.StackSummary.from_list(kept)
-        seen = seen.__cause__ or seen.__context__
-    return "".join(shown.format())
 
 
 class Operator:
@@ -90,6 +83,7 @@ class Operator:
         self.watermark = MIN_WATERMARK
         self.records_in = 0
         self.records_out = 0
+        self._is_clean = scalar_clean(node.output_type)
 
     def open(self) -> None:
         """Prepare for records; state is restored before."""
@@ -121,6 +115,10 @@ class Operator:
     def close(self) -> None:
         """Release everything; called once, also after failures."""
 
+    def leave_checks(self) -> None:
+        """Let the consumers of the main output check the type of results: all of them do."""
+        self._is_clean = None
+
     def emit(self, values: list[Any], timestamps: list[int | None] | None) -> None:
         """Hand records to all consumers of the main output."""
         if values:
@@ -129,14 +127,49 @@ class Operator:
             for consumer in self.consumers:
                 consumer(chunk)
 
+    def emit_results(
+        self,
+        values: list[Any],
+        timestamps: list[int | None] | None,
+        inputs: list[Any] | None = None,
+    ) -> None:
+        """Hand on what a user's function returned, if it has the declared type.
+
+        Scalars are looked at here, a chunk at a time; tuples and rows where they become columns.
+        `inputs` are the records that the results are of, where there is one for each.
+
+        Raises:
+            UsageError: the declared type cannot hold a result.
+        """
+        if self._is_clean is not None and not self._is_clean(values):
+            declared = self.node.output_type
+            values = [
+                self._admitted(declared, v, v if inputs is None else inputs[i])
+                for i, v in enumerate(values)
+            ]
+        self.emit(values, timestamps)
+
+    def _admitted(self, declared: Any, value: Any, record: Any) -> Any:
+        try:
+            return declared.check(value)
+        except UsageError as error:
+            msg = (
+                f"operator '{self.node.name}' at record {shorten(record)}: its output is declared "
+                f"as {declared!r}, and it gave {shorten(value)}: {error}"
+            )
+            raise UsageError(msg) from error
+
     def emit_tagged(self, values: list[Any], timestamps: list[int | None] | None) -> None:
         """Hand records to main and side outputs, by the tags among them."""
         tagged = [i for i, v in enumerate(values) if _is_tagged(v)]
         if not tagged:
-            self.emit(values, timestamps)
+            self.emit_results(values, timestamps)
             return
         for i in tagged:
             tag, value = values[i]
+            declared = self.node.side_types.get(tag.tag_id)
+            if scalar_clean(declared) is not None:
+                value = self._admitted(declared, value, value)
             stamp = None if timestamps is None else [timestamps[i]]
             for consumer in self.side_consumers.get(tag.tag_id, ()):
                 consumer(Chunk([value], stamp))
@@ -145,16 +178,46 @@ class Operator:
         stamps = None
         if timestamps is not None:
             stamps = [t for i, t in enumerate(timestamps) if i not in drop]
-        self.emit(rest, stamps)
+        self.emit_results(rest, stamps)
+
+    def results(self, function: Callable[[Any], Any], values: list[Any]) -> list[Any]:
+        """Return what a function returns for every record."""
+        rest = iter(values)
+        try:
+            return [function(v) for v in rest]
+        except BaseException as error:
+            raise self.failed(error, last_given(values, rest)) from None
+
+    def kept(
+        self, function: Callable[[Any], Any], chunk: Chunk
+    ) -> tuple[list[Any], list[int | None] | None]:
+        """Return the records for which a function is true, with their timestamps."""
+        values, stamps = chunk.values, chunk.timestamps
+        rest = iter(values)
+        try:
+            if stamps is None:
+                return [v for v in rest if function(v)], None
+            keep = [True if function(v) else False for v in rest]  # noqa: SIM210 - saves a call
+        except BaseException as error:
+            raise self.failed(error, last_given(values, rest)) from None
+        return list(compress(values, keep)), list(compress(stamps, keep))
 
     def failed(self, error: BaseException, record: Any) -> BaseException:
         """Wrap a user function's exception; Weir's own errors pass with the operator's name."""
-        if isinstance(error, UserFunctionError):
+        if isinstance(error, (UserFunctionError, ProcessDeath)):
             return error
         if isinstance(error, WeirError):
-            text = f"operator '{self.node.name}' at record {shorten(record)}: {error}"
-            return type(error)(text)
+            return type(error)(f"operator '{self.node.name}' at record {shorten(record)}: {error}")
         return UserFunctionError(self.node.name, shorten(record), user_traceback(error))
+
+    def failed_in(self, error: BaseException, hook: Callable[..., Any]) -> BaseException:
+        """Wrap what a method of a user's function raised that is not given a record."""
+        if isinstance(error, (UserFunctionError, ProcessDeath)):
+            return error
+        name = getattr(hook, "__name__", type(hook).__name__)
+        if isinstance(error, WeirError):
+            return type(error)(f"operator '{self.node.name}' in {name}(): {error}")
+        return UserFunctionError(self.node.name, f"<{name}>", user_traceback(error))
 
 
 def _is_tagged(value: Any) -> bool:

@@ -25,13 +25,13 @@ from weir.runtime.columnar import (
     values_of,
 )
 from weir.runtime.frame import Chunk, field_positions
-from weir.runtime.keyed import keyed_part
+from weir.runtime.keyed import keyed_stride
 from weir.runtime.operator import TaskFacts
 from weir.runtime.stateful import StatefulOperator
 from weir.state.descriptor import ValueStateDescriptor
 
 
-class SlotReduce(StatefulOperator):
+class RollingReduce(StatefulOperator):
     """Combines every record with the last result of its key and emits the new result."""
 
     def open(self) -> None:
@@ -58,24 +58,23 @@ class SlotReduce(StatefulOperator):
         out: list[Any] = []
         append = out.append
         try:
-            for v, k, g in keyed_part(self.backend, chunk):
+            for v, k, g in keyed_stride(self.backend, chunk, self.ttl):
                 current.key = k
                 current.group = g
                 last = value()
                 new = v if last is None else combine(last, v)
                 update(new)
                 append(new)
-        except Exception as error:
+        except BaseException as error:
             raise self.failed(error, chunk.values[len(out)]) from None
-        self.end_part()
+        self.end_stride()
         self.emit(out, chunk.timestamps)
 
 
-class SlotAggregate(SlotReduce):
+class RollingAggregate(RollingReduce):
     """sum, min, max keep the first record and replace one field; *_by keep the whole record."""
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
-        """Build the combining function for the field."""
         super().__init__(node, facts)
         self._op: str = node.options["op"]
         self._combine = _combiner(self._op, node.options["field"])
@@ -108,15 +107,17 @@ class SlotAggregate(SlotReduce):
         known = np.array([record is not None for record in records])
         so_far = [0 if r is None else r[field] for r in records]
         before = np.array(so_far, dtype=values.dtype)
-        results = running(self._op, rows, values, before, known)
+        results = running(self._op, rows, values, before=before, known=known)
         if results is None or not fits(results, batch.column(field).type):
             return False
         self.records_in += batch.num_rows
         firsts = batch_to_rows(batch.take(pa.array(rows.first)), edge.type)
         kept = [first if r is None else r for r, first in zip(records, firsts, strict=True)]
         last = results[rows.order[rows.starts + rows.counts - 1]].tolist()
-        self._update(keys, owners, kept, field, last)
-        out = _with_results(batch, rows, kept, (key, field), results, edge.type)
+        self._update(keys, owners, kept, field=field, last=last)
+        out = _with_results(
+            batch, rows, kept, own=(key, field), results=results, type_info=edge.type
+        )
         self.records_out += out.num_rows
         chunk = ColumnarChunk(out, edge.type, given.timestamps)
         for consumer in self.consumers:

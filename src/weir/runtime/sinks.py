@@ -13,7 +13,7 @@ import msgspec
 
 from weir.backend.base import SnapshotKind
 from weir.connector.function_sink import InvokeContext
-from weir.connector.sink import SinkWriter, WriterContext
+from weir.connector.sink import NewerOutput, SinkWriter, WriterContext, blamed
 from weir.graph.plan import OperatorNode
 from weir.runtime.columnar import ColumnarChunk
 from weir.runtime.context import SnapshotContext
@@ -29,7 +29,6 @@ class SinkOperator(StatefulOperator):
     """Drives a `SinkWriter` through prepare, commit and recovery."""
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
-        """Start without open transactions."""
         super().__init__(node, facts)
         self._pending: dict[int, list[bytes]] = {}
         self.writer: SinkWriter | None = None
@@ -46,8 +45,9 @@ class SinkOperator(StatefulOperator):
             lineage=facts.lineage,
             type_info=node.options.get("input_type"),
             clock=facts.clock,
+            metrics=self.metrics.group,
         )
-        self.writer = self.function.create_writer(context)
+        self.writer = self._call(self.function.create_writer, context)
         # Union: every subtask knows all, so that subtask 0 can tell remains from prepared data.
         self._state = self.operator_store.get_union_list_state(
             ListStateDescriptor(COMMITTABLES, None)
@@ -57,15 +57,25 @@ class SinkOperator(StatefulOperator):
         if mine:
             self.commit_restored(mine)
         if facts.subtask == 0 and (facts.attempt > 0 or facts.lineage):
-            self.writer.discard_leftovers(restored)
+            self._clear(restored)
+
+    def _clear(self, restored: list[bytes]) -> None:
+        """Deal with what earlier attempts left and the restored checkpoint does not know."""
+        writer, newer = self._open_writer(), self.facts.newer_output
+        if newer is NewerOutput.TAKEN_BACK and self.restored_checkpoint is not None:
+            self._call(writer.take_back, restored, self.restored_checkpoint)
+        elif newer is NewerOutput.NONE:
+            self._call(writer.discard_leftovers, restored)
+        else:
+            self._call(writer.leave_newer, restored)
 
     def commit_restored(self, committables: list[bytes]) -> None:
         """Commit what the restored checkpoint had prepared."""
-        self._open_writer().restore(committables)
+        self._call(self._open_writer().restore, committables)
 
     def commit(self, committables: list[bytes]) -> None:
         """Commit what a completed checkpoint had prepared."""
-        self._open_writer().commit(committables)
+        self._call(self._open_writer().commit, committables)
 
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Hand the records to the writer, as columns where they are and it takes them."""
@@ -76,18 +86,18 @@ class SinkOperator(StatefulOperator):
             if isinstance(chunk, ColumnarChunk) and writer.write_columns(chunk.batch):
                 return
             writer.write_batch(chunk.values, chunk.timestamps)
-        except Exception as error:
-            raise self.failed(error, chunk.values[0]) from None
+        except BaseException as error:
+            raise self.failed(error, blamed(error, chunk.values[0])) from None
 
     def finish(self) -> None:
         """Tell the writer that no record will follow."""
-        self._open_writer().finish()
+        self._call(self._open_writer().finish)
 
     def snapshot(
         self, checkpoint_id: int, timestamp_ms: int, kind: SnapshotKind
     ) -> OperatorSnapshot:
         """Prepare the open transaction and remember it as state."""
-        committables = self._open_writer().prepare(checkpoint_id)
+        committables = self._call(self._open_writer().prepare, checkpoint_id)
         if committables:
             self._pending[checkpoint_id] = committables
         entries = [
@@ -114,7 +124,7 @@ class SinkOperator(StatefulOperator):
     def close(self) -> None:
         """Drop what was never prepared."""
         if self.writer is not None:
-            self.writer.close()
+            self._call(self.writer.close)
 
     def _open_writer(self) -> SinkWriter:
         if self.writer is None:
@@ -127,7 +137,6 @@ class DriverSinkOperator(SinkOperator):
     """A sink whose staged data the driver commits: committables are handed over to it."""
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
-        """Start with nothing to hand over."""
         super().__init__(node, facts)
         self.handover: list[bytes] = []
 
@@ -159,7 +168,7 @@ class FunctionSink(StatefulOperator):
             for v, t in zip(chunk.values, stamps, strict=True):
                 context._timestamp = t
                 invoke(v, context)
-        except Exception as error:
+        except BaseException as error:
             raise self.failed(error, v) from None
 
     def finish(self) -> None:
@@ -177,7 +186,7 @@ class ReportSink(StatefulOperator):
         self.records_in += len(chunk.values)
         values = list(chunk.values)
         if self.node.kind == "print":
-            values = [self._line(v) for v in values]
+            values = self.results(self._line, values)
         self.facts.report(self.node.index, self.node.kind, values)
 
     def _line(self, value: Any) -> str:

@@ -33,8 +33,8 @@ from weir.runtime.context import (
     RuntimeContext,
     SnapshotContext,
 )
+from weir.runtime.metrics import OperatorMetrics
 from weir.runtime.operator import Operator, TaskFacts
-from weir.runtime.state_ttl import ttl_states
 from weir.snapshot import SnapshotWriter
 from weir.state.descriptor import ListStateDescriptor
 from weir.state.operator_state import (
@@ -49,6 +49,7 @@ from weir.state.raw import (
     read_raw_keyed,
     write_raw_keyed,
 )
+from weir.state.ttl import TtlStates
 
 LIST_CHECKPOINTED = "_list_checkpointed"
 
@@ -64,7 +65,6 @@ class OperatorSnapshot:
         operator: OperatorStateSnapshot,
         raw_keyed: Mapping[int, bytes],
     ) -> None:
-        """Take what the sync phase froze."""
         self._raw_keyed = raw_keyed
         self.node = node
         self.key_groups = key_groups
@@ -93,7 +93,6 @@ class StatefulOperator(Operator):
     """An operator with a place for every kind of state."""
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
-        """Create empty state for the key groups of this subtask."""
         super().__init__(node, facts)
         self.backend: KeyedBackend | None = None
         self.key_groups = range_of(facts.subtask, node.parallelism, node.max_parallelism)
@@ -105,11 +104,25 @@ class StatefulOperator(Operator):
             self.event_timers = self.backend.timers(EVENT_TIMERS)
             self.processing_timers = self.backend.timers(PROCESSING_TIMERS)
         self.operator_store = OperatorStateStore()
-        self.ttl = None if self.backend is None else ttl_states(self, self.backend)
-        self.runtime_context = RuntimeContext(node, facts, self.backend, self.ttl)
+        self.ttl = None if self.backend is None else self._ttl_states(self.backend)
+        self.metrics = OperatorMetrics(node.name)
+        self.runtime_context = RuntimeContext(
+            node, facts, self.metrics.group, self.backend, ttl=self.ttl
+        )
         self.restored_checkpoint: int | None = None
         self._records_seen = 0
         self._raw_inputs = NO_RAW_INPUTS
+
+    def _ttl_states(self, backend: KeyedBackend) -> TtlStates:
+        """Return the place for states that expire."""
+        chosen = self.facts.backend
+        return TtlStates(
+            backend,
+            self.facts.clock,
+            self.node.max_parallelism,
+            backend_kind=chosen.kind,
+            options=chosen.options,
+        )
 
     def restore(
         self,
@@ -138,7 +151,7 @@ class StatefulOperator(Operator):
         function = self.function
         raw, self._raw_inputs = self._raw_inputs, NO_RAW_INPUTS
         if hasattr(function, "initialize_state"):
-            keyed = KeyedStateStore(self.node, self.facts, self.backend, self.ttl)
+            keyed = KeyedStateStore(self.node, self.backend, self.ttl)
             context = InitializationContext(
                 self.restored_checkpoint, self.operator_store, keyed, raw
             )
@@ -158,7 +171,9 @@ class StatefulOperator(Operator):
         raw_keyed, partitions = context.finish()
         keyed = None if self.backend is None else self.backend.snapshot(checkpoint_id, kind)
         operator = self.operator_store.snapshot(checkpoint_id, partitions)
-        return OperatorSnapshot(self.node, groups, keyed, operator, raw_keyed)
+        return OperatorSnapshot(
+            self.node, key_groups=groups, keyed=keyed, operator=operator, raw_keyed=raw_keyed
+        )
 
     def _snapshot_hooks(self, context: SnapshotContext) -> None:
         function = self.function
@@ -171,8 +186,14 @@ class StatefulOperator(Operator):
         elif hasattr(function, "restore_state"):
             state = self.operator_store.get_list_state(ListStateDescriptor(LIST_CHECKPOINTED, None))
             checkpoint_id = context.get_checkpoint_id()
-            elements = self._call(hook, checkpoint_id, context.get_checkpoint_timestamp())
-            state.update([] if elements is None else list(elements))
+            timestamp = context.get_checkpoint_timestamp()
+
+            def snapshot_state() -> list[Any]:
+                # A generator runs here too.
+                elements = hook(checkpoint_id, timestamp)
+                return [] if elements is None else list(elements)
+
+            state.update(self._call(snapshot_state))
 
     def notify_complete(self, checkpoint_id: int) -> None:
         """Tell the backend, and a function that listens."""
@@ -210,10 +231,10 @@ class StatefulOperator(Operator):
         """Return when state is to be removed that expires by then."""
         return None if self.ttl is None else self.ttl.next_processing_time()
 
-    def end_part(self) -> None:
+    def end_stride(self) -> None:
         """Tell the backend that the records are handled whose keys it was told."""
         if self.backend is not None:
-            self.backend.end_part()
+            self.backend.end_stride()
 
     def clear_key(self) -> None:
         """Make state access fail until the next record sets a key."""
@@ -251,5 +272,5 @@ class StatefulOperator(Operator):
     def _call(self, hook: Callable[..., Any], *args: Any) -> Any:
         try:
             return hook(*args)
-        except Exception as error:
-            raise self.failed(error, f"<{hook.__name__}>") from None
+        except BaseException as error:
+            raise self.failed_in(error, hook) from None

@@ -45,13 +45,8 @@ class MapOperator(Operator):
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Apply the function to every record."""
         self.records_in += len(chunk.values)
-        out: list[Any] = []
-        try:
-            # extend() keeps what succeeded, so its length points at the record that failed.
-            out.extend(map(self.function.map, chunk.values))
-        except Exception as error:
-            raise self.failed(error, chunk.values[len(out)]) from None
-        self.emit(out, chunk.timestamps)
+        out = self.results(self.function.map, chunk.values)
+        self.emit_results(out, chunk.timestamps, chunk.values)
 
 
 class FlatMapOperator(Operator):
@@ -63,9 +58,9 @@ class FlatMapOperator(Operator):
         done = [0]
         try:
             out, stamps = flatten(self.function.flat_map, chunk, done)
-        except Exception as error:
+        except BaseException as error:
             raise self.failed(error, chunk.values[done[0]]) from None
-        self.emit(out, stamps)
+        self.emit_results(out, stamps)
 
 
 class FilterOperator(Operator):
@@ -74,23 +69,13 @@ class FilterOperator(Operator):
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Apply the function to every record."""
         self.records_in += len(chunk.values)
-        keep: list[Any] = []
-        try:
-            keep.extend(map(self.function.filter, chunk.values))
-        except Exception as error:
-            raise self.failed(error, chunk.values[len(keep)]) from None
-        out = [v for v, k in zip(chunk.values, keep, strict=True) if k]
-        stamps = None
-        if chunk.timestamps is not None:
-            stamps = [t for t, k in zip(chunk.timestamps, keep, strict=True) if k]
-        self.emit(out, stamps)
+        self.emit(*self.kept(self.function.filter, chunk))
 
 
 class ProjectOperator(Operator):
     """Keeps some fields of tuples and rows."""
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
-        """Remember the positions to keep."""
         super().__init__(node, facts)
         self._fields: list[int] = list(node.options["fields"])
 
@@ -103,7 +88,7 @@ class ProjectOperator(Operator):
             for v in chunk.values:
                 kept = tuple(v[i] for i in fields)
                 out.append(Row(*kept) if isinstance(v, Row) else kept)
-        except Exception as error:
+        except BaseException as error:
             raise self.failed(error, chunk.values[len(out)]) from None
         self.emit(out, chunk.timestamps)
 
@@ -112,7 +97,6 @@ class TimestampsOperator(Operator):
     """Assigns event timestamps and generates bounded-out-of-orderness watermarks."""
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
-        """Read the strategy."""
         super().__init__(node, facts)
         self._assigner = self.function.timestamp_assigner
         self._out_of_orderness = self.function.out_of_orderness_ms
@@ -139,6 +123,6 @@ class TimestampsOperator(Operator):
             # Flink hands Long.MIN_VALUE to the assigner of a record without a timestamp.
             for v, t in zip(chunk.values, before, strict=True):
                 out.append(int(extract(v, MIN_WATERMARK if t is None else t)))
-        except Exception as error:
+        except BaseException as error:
             raise self.failed(error, chunk.values[len(out)]) from None
         return out

@@ -12,18 +12,21 @@ A barrier that overtakes rows takes the sync phase of all operators in the middl
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
+from weir.codec.pickled import first_unpicklable
 from weir.failpoint import reach
 from weir.graph.plan import EdgeNode, JobPlan, OperatorNode
 from weir.graph.transformation import Partitioning
 from weir.runtime.catalog import slot_operator
 from weir.runtime.columnar import ColumnInput
 from weir.runtime.connected import BROADCAST_INPUT
+from weir.runtime.epoch import Barrier, Epoch
 from weir.runtime.frame import (
     MAX_WATERMARK,
     REPORT_EDGE,
@@ -37,47 +40,45 @@ from weir.runtime.frame import (
     size_of,
     unpack_control,
     unpack_data,
-    unpack_parts,
+    unpack_strides,
 )
 from weir.runtime.gather import GatheringWriter
 from weir.runtime.in_flight import InFlight, LevelProgress, keep
+from weir.runtime.memory import LevelOutput
+from weir.runtime.metrics import MetricSample, report_metrics
 from weir.runtime.operator import Operator, TaskFacts
-from weir.runtime.rolling import SlotAggregate
+from weir.runtime.raised import unsendable
+from weir.runtime.report import Rows, SubtaskReport
+from weir.runtime.rolling import RollingAggregate
 from weir.runtime.sinks import DriverSinkOperator
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.runtime.stateless import TimestampsOperator
 from weir.runtime.watermarks import EdgeWatermark
 
-# Records, keys and results of a part fit into the second-level cache of a processor.
-PART_ROWS = 1024
+# Records, keys and results of a stride fit into the second-level cache of a processor.
+STRIDE_ROWS = 1024
+log = logging.getLogger("weir.slot")
 
 
-@dataclass(frozen=True)
-class EpochInfo:
-    """What the coordinator says about an epoch: its number, its barrier, whether it is the last.
-
-    `checkpoint_id` is the barrier that closes the epoch, `final` marks the end of bounded input.
-    With `full` the checkpoint must not depend on files of others; with `native` as well its state
-    is in the backend's own format. With `overtaking` the barrier may overtake rows.
-    """
-
-    epoch: int
-    checkpoint_id: int | None = None
-    checkpoint_timestamp_ms: int = 0
-    final: bool = False
-    drain: bool = True
-    full: bool = False
-    native: bool = False
-    overtaking: bool = False
-
-
-class Slices(Protocol):
-    """How a level's records are handled in parts."""
+class Slicing(Protocol):
+    """How a level's records are handled slice by slice."""
 
     rows: int
 
-    def pause(self) -> None:
-        """Do what is to be done between two slices: state is whole there."""
+    def pause(self, between: Callable[[], None]) -> None:
+        """Let `between` happen between two slices: state is whole there."""
+
+
+@dataclass(frozen=True)
+class Pauses:
+    """What happens when some records are handled and the next ones are not begun: state is whole.
+
+    `between` is called then. With `slices` records are handled slice by slice, and a slice begins
+    with a pause; otherwise a stride ends with one.
+    """
+
+    between: Callable[[], None] = lambda: None
+    slices: Slicing | None = None
 
 
 class Subtask:
@@ -86,15 +87,20 @@ class Subtask:
     def __init__(self, plan: JobPlan, facts: TaskFacts) -> None:
         """Build and wire the operators that this slot owns; user code runs in `open`."""
         self.plan = plan
-        self.facts = facts
-        self._reports: list[tuple[int, str, list[Any]]] = []
-        facts.report = lambda index, kind, values: self._reports.append((index, kind, values))
+        self._rows: list[Rows] = []
+        self.facts = facts = replace(
+            facts, report=lambda index, kind, values: self._rows.append((index, kind, values))
+        )
         self.operators: dict[int, Operator] = {
             node.index: slot_operator(node, facts)
             for node in plan.operators
             if node.level > 0 and facts.subtask < node.parallelism
         }
         self._writers: dict[int, list[GatheringWriter]] = defaultdict(list)
+        self._output = {
+            level: LevelOutput(facts.memory, facts.local_dir)
+            for level in range(1, len(plan.level_parallelism))
+        }
         self._watermarks = {
             e.id: EdgeWatermark(self._upstreams(e), facts.clock)
             for e in plan.edges
@@ -109,11 +115,8 @@ class Subtask:
         self._sync_ms: dict[int, int] = {}
         self._cut_id: int | None = None
         self._progress: LevelProgress | None = None
-        self.between_parts: Callable[[], None] = _nothing
-        """Called when some records are handled and the next ones are not begun: state is whole."""
         self.restored: dict[int, list[Incoming]] = {}
-        self.restored_rows: list[tuple[int, str, list[Any]]] = []
-        self.finished = False
+        self.restored_rows: list[Rows] = []
         for op in self.operators.values():
             self._wire(op)
 
@@ -124,22 +127,30 @@ class Subtask:
 
     def _takes_columns(self, edge: EdgeNode) -> bool:
         op = self.operators[edge.target]
-        return isinstance(op, SlotAggregate) and op.takes_columns(edge)
+        return isinstance(op, RollingAggregate) and op.takes_columns(edge)
 
     def _wire(self, op: Operator) -> None:
+        checked = True
         for edge in self.plan.outputs_of(op.node.index):
             consumer: Callable[[Any], None]
             if edge.chained:
                 consumer = partial(self._chain, self.operators[edge.target], edge.input_index)
+                checked = checked and edge.tag is not None
             else:
                 name = self.plan.operators[edge.target].name
-                writer = GatheringWriter(edge, self.facts.subtask, name)
+                output, giver = self._output[op.node.level], op.node.name
+                sent = partial(output.added, giver)
+                writer = GatheringWriter(edge, self.facts.subtask, name, giver, sent=sent)
+                output.add_writer(writer)
                 self._writers[op.node.level].append(writer)
                 consumer = writer.write
+                checked = checked and (edge.tag is not None or writer.checks_types)
             if edge.tag is None:
                 op.consumers.append(consumer)
             else:
                 op.side_consumers.setdefault(edge.tag, []).append(consumer)
+        if checked:
+            op.leave_checks()
 
     @staticmethod
     def _chain(target: Operator, input_index: int, chunk: Any) -> None:
@@ -159,14 +170,11 @@ class Subtask:
     def run_level(
         self,
         level: int,
-        info: EpochInfo,
+        epoch: Epoch,
         frames: Iterable[Incoming],
-        slices: Slices | None = None,
+        pauses: Pauses,
     ) -> list[Frame]:
-        """Apply one epoch's input of one level and return what it sends on.
-
-        With `slices` the records are handled in parts, and `slices.pause` is called before each.
-        """
+        """Apply one epoch's input of one level and return what it sends on."""
         out: list[Frame] = []
         data: list[Incoming] = []
         for frame in self._with_restored(level, frames):
@@ -181,27 +189,28 @@ class Subtask:
         operators = [op for op in self.operators.values() if op.node.level == level]
         for writer in self._writers[level]:
             writer.restart()
+        self._output[level].restart()
         self._on_processing_time(operators)
         data.sort(key=self._order)
-        if slices is None:
-            self._process(data)
+        if pauses.slices is None:
+            self._process(data, pauses.between)
         else:
-            self._process_sliced(data, out, slices)
+            self._process_sliced(data, out, pauses.slices, pauses.between)
         self._on_processing_time(operators)
-        self._advance(operators, info)
-        if info.checkpoint_id is not None and info.checkpoint_id != self._cut_id:
-            self._sync_phase(operators, info)
+        self._advance(operators, final=epoch.final)
+        if epoch.barrier is not None and epoch.checkpoint_id != self._cut_id:
+            self._sync_phase(operators, epoch.barrier)
         for op in operators:
             if isinstance(op, StatefulOperator):
                 op.clear_key()
                 op.end_epoch()
-        out.extend(self._send_controls(level, info))
-        out.append(self._report(level, info, operators, size_of(out)))
+        out.extend(self._send_controls(level))
+        out.append(self._report(level, epoch.number, operators, size_of(out)))
         return out
 
     def _with_restored(self, level: int, frames: Iterable[Incoming]) -> Iterable[Incoming]:
         """Add rows in flight of the restored checkpoint, once."""
-        self._reports += self.restored_rows
+        self._rows += self.restored_rows
         self.restored_rows = []
         restored = self.restored.pop(level, None)
         return frames if restored is None else [*restored, *frames]
@@ -209,10 +218,10 @@ class Subtask:
     def _order(self, frame: Incoming) -> tuple[int, int, int]:
         return (_priority(self.plan.edges[frame.edge], self.plan), frame.edge, frame.origin)
 
-    def _process(self, data: list[Incoming]) -> None:
+    def _process(self, data: list[Incoming], between: Callable[[], None]) -> None:
         if self._columnar:
             data = self._process_columns(data)
-        self._process_rows(data)
+        self._process_rows(data, between)
 
     def _process_columns(self, data: list[Incoming]) -> list[Incoming]:
         """Hand whole columns to operators that take them; return what is left to do."""
@@ -223,7 +232,7 @@ class Subtask:
             op = self.operators[edge.target]
             columns = all(payload_kind(frame.payload) == b"A" for frame in frames)
             # All of an epoch at once: one look at the state per key is what it is for.
-            if columns and frames and isinstance(op, SlotAggregate):
+            if columns and frames and isinstance(op, RollingAggregate):
                 given = ColumnInput.of([frame.payload for frame in frames])
                 self._watermarks[number].saw_records()
                 if given is not None and op.process_columns(given, edge):
@@ -233,18 +242,24 @@ class Subtask:
         left.sort(key=self._order)
         return left
 
-    def _process_rows(self, data: list[Incoming]) -> None:
+    def _process_rows(self, data: list[Incoming], between: Callable[[], None]) -> None:
         edges = self.plan.edges
         for frame in data:
             edge = edges[frame.edge]
             target = self.operators[edge.target]
-            for chunk in unpack_parts(frame.payload, edge, PART_ROWS):
+            for chunk in unpack_strides(frame.payload, edge, STRIDE_ROWS):
                 self._watermarks[edge.id].saw_records()
                 target.process(chunk, edge.input_index)
-                self.between_parts()
+                between()
             reach("slot.epoch")
 
-    def _process_sliced(self, data: list[Incoming], sent: list[Frame], slices: Slices) -> None:
+    def _process_sliced(
+        self,
+        data: list[Incoming],
+        sent: list[Frame],
+        slices: Slicing,
+        between: Callable[[], None],
+    ) -> None:
         progress = self._progress = LevelProgress(data, sent)
         edges = self.plan.edges
         for position, frame in enumerate(data):
@@ -256,7 +271,7 @@ class Subtask:
             start = 0
             while start < len(chunk.values):
                 progress.begun = (frame, chunk, start)
-                slices.pause()
+                slices.pause(between)
                 stop = start + slices.rows
                 process(chunk.rows(start, stop), edge.input_index)
                 start = stop
@@ -265,19 +280,18 @@ class Subtask:
         self._progress = None
 
     def cut(
-        self, info: EpochInfo, level: int, output: list[Frame] | None, *, replayed: bool
+        self, barrier: Barrier, level: int, output: list[Frame] | None, *, replayed: bool
     ) -> InFlight:
         """Take the sync phase of all operators now, and return what is on its way at a level.
 
         Between two slices of the level, what is on its way is known here; `output` is what the
         level has sent on when it is finished, None when the subtask has no part in it.
         """
-        checkpoint = info.checkpoint_id
-        if checkpoint is None or checkpoint == self._cut_id:
-            msg = f"checkpoint {checkpoint!r} cannot be cut in epoch {info.epoch!r}"
+        if barrier.checkpoint_id == self._cut_id:
+            msg = f"checkpoint {barrier.checkpoint_id} was cut here already, at level {level} again"
             raise RuntimeError(msg)
-        self._sync_phase(list(self.operators.values()), info)
-        self._cut_id = checkpoint
+        self._sync_phase(list(self.operators.values()), barrier)
+        self._cut_id = barrier.checkpoint_id
         frames = list(output or ())
         if self._progress is not None:
             for writer in self._writers[level]:
@@ -286,7 +300,7 @@ class Subtask:
             frames = [*self._progress.frames(self.facts.subtask), *written]
         for restored in self.restored.values():
             frames += [Frame(self.facts.subtask, f.edge, f.origin, f.payload) for f in restored]
-        rows = [*self._reports, *self.restored_rows]
+        rows = [*self._rows, *self.restored_rows]
         return keep(self.plan, level, frames, rows, replayed=replayed)
 
     def _on_processing_time(self, operators: list[Operator]) -> None:
@@ -296,28 +310,28 @@ class Subtask:
             if due is not None and due <= now:
                 op.on_processing_time(now)
 
-    def _advance(self, operators: list[Operator], info: EpochInfo) -> None:
+    def _advance(self, operators: list[Operator], *, final: bool) -> None:
         for op in operators:
             inputs = self.plan.inputs_of(op.node.index)
             watermark = self._input_watermark(inputs)
-            if info.final and info.drain:
+            if final:
                 watermark = MAX_WATERMARK
             if watermark is not None and watermark > op.watermark:
                 op.on_watermark(watermark)
-            if info.final:
+            if final:
                 op.finish()
-        self.finished = self.finished or info.final
 
     def _input_watermark(self, inputs: list[EdgeNode]) -> int | None:
-        marks = []
+        """Return the minimum of the inputs that are not idle; of idle ones alone, the maximum."""
+        marks: list[int] = []
+        idle: list[int] = []
         for edge in inputs:
             if edge.chained:
                 marks.append(self.output_watermark(self.operators[edge.source]))
             else:
                 tracked = self._watermarks[edge.id]
-                if not tracked.idle():
-                    marks.append(tracked.value)
-        return min(marks, default=None)
+                (idle if tracked.idle() else marks).append(tracked.value)
+        return min(marks, default=max(idle, default=None))
 
     @staticmethod
     def output_watermark(op: Operator) -> int:
@@ -326,10 +340,8 @@ class Subtask:
             return op.generated
         return op.watermark
 
-    def _sync_phase(self, operators: list[Operator], info: EpochInfo) -> None:
-        checkpoint = info.checkpoint_id
-        if checkpoint is None:
-            return
+    def _sync_phase(self, operators: list[Operator], barrier: Barrier) -> None:
+        checkpoint = barrier.checkpoint_id
         taken = self._snapshots.setdefault(checkpoint, {})
         reach("slot.sync")
         started = self.facts.clock.monotonic_ms()
@@ -337,8 +349,8 @@ class Subtask:
             if isinstance(op, StatefulOperator) and op.node.index not in taken:
                 taken[op.node.index] = op.snapshot(
                     checkpoint,
-                    info.checkpoint_timestamp_ms,
-                    self.facts.snapshot_kind(full=info.full, native=info.native),
+                    barrier.timestamp_ms,
+                    self.facts.snapshot_kind(full=barrier.full, native=barrier.native),
                 )
         elapsed = self.facts.clock.monotonic_ms() - started
         self._sync_ms[checkpoint] = self._sync_ms.get(checkpoint, 0) + elapsed
@@ -351,48 +363,55 @@ class Subtask:
         """Return how long the sync phases of a checkpoint took."""
         return self._sync_ms.pop(checkpoint_id, 0)
 
-    def drop_snapshots(self) -> None:
-        """Release snapshots that were never handed over."""
-        for taken in self._snapshots.values():
-            for snapshot in taken.values():
-                snapshot.release()
-        self._snapshots.clear()
-
-    def _send_controls(self, level: int, info: EpochInfo) -> list[Frame]:
+    def _send_controls(self, level: int) -> list[Frame]:
         frames: list[Frame] = []
         for writer in self._writers[level]:
-            sent = writer.take_frames()
-            frames.extend(sent)
+            frames.extend(writer.take_frames())
             edge = writer.edge
             mark = self.output_watermark(self.operators[edge.source])
-            control = Control(self.facts.subtask, mark, info.checkpoint_id, len(sent), None)
-            payload = pack_control(control)
+            payload = pack_control(Control(self.facts.subtask, mark))
             frames.extend(
                 Frame(target, edge.id, origin(self.facts.subtask, 0), payload)
                 for target in range(edge.parallelism)
             )
         return frames
 
-    def _report(self, level: int, info: EpochInfo, operators: list[Operator], sent: int) -> Frame:
+    def _report(self, level: int, epoch: int, operators: list[Operator], sent: int) -> Frame:
         timers = [op.next_processing_timer() for op in operators]
-        report = {
-            "level": level,
-            "subtask": self.facts.subtask,
-            "epoch": info.epoch,
-            "rows": self._reports,
-            "sent": sent,
-            "in": {op.node.index: op.records_in for op in operators},
-            "out": {op.node.index: op.records_out for op in operators},
-            "entries": sum(
-                op.state_entries() for op in operators if isinstance(op, StatefulOperator)
-            ),
-            "watermark": min((op.watermark for op in operators), default=0),
-            "next_timer": min((t for t in timers if t is not None), default=None),
-        }
+        stateful = [op for op in operators if isinstance(op, StatefulOperator)]
+        report = SubtaskReport(
+            level=level,
+            subtask=self.facts.subtask,
+            epoch=epoch,
+            rows=self._rows,
+            bytes_sent=sent,
+            records_in={op.node.index: op.records_in for op in operators},
+            records_out={op.node.index: op.records_out for op in operators},
+            entries=sum(op.state_entries() for op in stateful),
+            watermark=min((op.watermark for op in operators), default=0),
+            next_timer_ms=min((t for t in timers if t is not None), default=None),
+            metrics=self._metrics(operators),
+        )
         number = origin(self.facts.subtask, level)
-        frame = Frame(0, REPORT_EDGE, number, pack_report(report))
-        self._reports.clear()
+        frame = Frame(0, REPORT_EDGE, number, self._pack(report))
+        self._rows.clear()
         return frame
+
+    def _pack(self, report: SubtaskReport) -> bytes:
+        try:
+            return pack_report(report)
+        except BaseException as error:
+            # One of the sinks that report records: the first whose records cannot be packed alone.
+            for index, _, values in report.rows:
+                if first_unpicklable(values) is not None:
+                    name = self.plan.operators[index].name
+                    raise unsendable(name, values, error) from error
+            raise
+
+    def _metrics(self, operators: list[Operator]) -> dict[int, list[MetricSample]]:
+        stateful = [op for op in operators if isinstance(op, StatefulOperator)]
+        now = self.facts.clock.now_ms()
+        return report_metrics({op.node.index: op.metrics for op in stateful}, now)
 
     def take_staged(self) -> list[tuple[str, list[bytes]]]:
         """Hand over what sinks staged for the driver to commit, by operator id."""
@@ -416,12 +435,10 @@ class Subtask:
     def close(self) -> None:
         """Close all operators; the first error is raised after all were tried."""
         errors = [e for op in self.operators.values() if (e := _closing_error(op)) is not None]
+        for error in errors[1:]:
+            log.error("another operator was not closed in order: %s", error)
         if errors:
             raise errors[0]
-
-
-def _nothing() -> None:
-    """Nobody has anything to do between two parts."""
 
 
 def _closing_error(op: Operator) -> Exception | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from weir.clock import Clock
-from weir.runtime.frame import MIN_WATERMARK, Control
+from weir.runtime.frame import IDLE_NOW, MIN_WATERMARK, Control
 
 
 class EdgeWatermark:
@@ -19,24 +19,41 @@ class EdgeWatermark:
     def __init__(self, upstreams: Iterable[int], clock: Clock) -> None:
         """Expect these upstreams; one that never reports holds the edge back."""
         self._marks = dict.fromkeys(upstreams, MIN_WATERMARK)
+        self._idle_after_ms: dict[int, int | None] = dict.fromkeys(self._marks)
+        self._resting: set[int] = set()
         self._clock = clock
-        self._idle_after_ms: int | None = None
         self._active_ms = clock.monotonic_ms()
         self.value = MIN_WATERMARK
 
     def add(self, control: Control) -> None:
-        """Take what one upstream said at the end of its epoch."""
-        marks = self._marks
-        marks[control.upstream] = max(marks[control.upstream], control.watermark)
-        self._idle_after_ms = control.idle_after_ms
-        self.value = max(self.value, min(marks.values()))
+        """Take what one upstream said at the end of its epoch.
+
+        One that says it is idle holds nothing back until it says that it is not.
+        """
+        marks, upstream = self._marks, control.upstream
+        marks[upstream] = max(marks[upstream], control.watermark)
+        if control.idle_after_ms == IDLE_NOW:
+            self._resting.add(upstream)
+        else:
+            self._resting.discard(upstream)
+            self._idle_after_ms[upstream] = control.idle_after_ms
+        if not self._resting:
+            self.value = max(self.value, min(marks.values()))
+            return
+        active = [mark for index, mark in marks.items() if index not in self._resting]
+        # When all of them are idle, nobody holds back the one that came furthest.
+        self.value = max(self.value, min(active, default=max(marks.values())))
 
     def saw_records(self) -> None:
         """Note that the edge is not idle."""
         self._active_ms = self._clock.monotonic_ms()
 
     def idle(self) -> bool:
-        """Tell whether the edge has been silent for longer than its strategy allows."""
-        if self._idle_after_ms is None:
-            return False
-        return self._clock.monotonic_ms() - self._active_ms >= self._idle_after_ms
+        """Tell whether all upstreams are idle: by their word, or silent for as long as they may."""
+        longest = 0
+        for upstream, allowed in self._idle_after_ms.items():
+            if upstream not in self._resting:
+                if allowed is None:
+                    return False
+                longest = max(longest, allowed)
+        return self._clock.monotonic_ms() - self._active_ms >= longest

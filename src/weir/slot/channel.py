@@ -1,4 +1,7 @@
-"""The client side of a slot and of the JobManager: Arrow Flight with a token in every call."""
+"""The client side of a slot and of the JobManager: Arrow Flight with a token in every call.
+
+Between hosts Flight speaks TLS where files for it are given; both sides show a certificate then.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,52 @@ from pyarrow import flight
 from weir.errors import WeirError
 from weir.runtime.frame import FRAME_SCHEMA
 from weir.slot.messages import EndMarker, EpochCall, decode, encode
+from weir.tls import TlsFiles
 
 TOKEN_BYTES = 32
+_TLS = "grpc+tls://"
 
 
 class ChannelError(WeirError):
     """A peer could not be reached, broke off, or refused a call."""
 
 
+def tcp_location(host: str, port: int, tls: TlsFiles | None) -> str:
+    """Return the address of a server that other hosts reach."""
+    return f"{'grpc://' if tls is None else _TLS}{host}:{port}"
+
+
+def server_options(location: str, tls: TlsFiles | None) -> dict[str, Any]:
+    """Return what a Flight server needs in order to listen at a location.
+
+    Raises:
+        UsageError: a file for TLS is missing or no good.
+    """
+    if tls is None or not location.startswith(_TLS):
+        return {}
+    contents = tls.read()
+    return {
+        "tls_certificates": [(contents.certificate, contents.key)],
+        "verify_client": True,
+        "root_certificates": contents.ca,
+    }
+
+
+def _client_options(location: str, tls: TlsFiles | None) -> dict[str, Any]:
+    if tls is None or not location.startswith(_TLS):
+        return {}
+    contents = tls.read()
+    return {
+        "tls_root_certs": contents.ca,
+        "cert_chain": contents.certificate,
+        "private_key": contents.key,
+    }
+
+
 class Hangup:
     """Lets another thread break off exchanges that wait for their slots."""
 
     def __init__(self) -> None:
-        """Break off nothing yet."""
         self._lock = threading.Lock()
         self._cancels: list[Callable[[], None]] = []
         self._over = False
@@ -50,11 +86,15 @@ class Hangup:
 class Channel:
     """A connection to a slot or to the JobManager; cheap to make, safe to share by threads."""
 
-    def __init__(self, location: str, token: bytes) -> None:
-        """Prepare a connection; the first call opens it."""
+    def __init__(self, location: str, token: bytes, tls: TlsFiles | None = None) -> None:
+        """Prepare a connection; the first call opens it.
+
+        Raises:
+            UsageError: the location is one of TLS, and a file for it is missing or no good.
+        """
         self.location = location
         self._token = token
-        self._client = flight.connect(location)
+        self._client = flight.connect(location, **_client_options(location, tls))
 
     def has(self, token: bytes) -> bool:
         """Tell whether calls carry this token."""
@@ -68,7 +108,7 @@ class Channel:
                 self._client.do_action(flight.Action(action, self._token + body), options)
             )
         except (flight.FlightError, pa.ArrowException, OSError) as error:
-            msg = f"{action} at {self.location}: {first_line(error)}"
+            msg = f"{action} at {self.location}: {self._explained(error)}"
             raise ChannelError(msg) from error
         return results[0].body.to_pybytes() if results else b""
 
@@ -95,8 +135,19 @@ class Channel:
                 writer.done_writing()
                 yield from read_frames(reader, f"the output of slot {self.location}")
         except (flight.FlightError, pa.ArrowException, OSError) as error:
-            msg = f"slot at {self.location}: {first_line(error)}"
+            msg = f"slot at {self.location}: {self._explained(error)}"
             raise ChannelError(msg) from error
+
+    def _explained(self, error: BaseException) -> str:
+        text = first_line(error)
+        if not self.location.startswith(_TLS) or not isinstance(
+            error, flight.FlightUnavailableError
+        ):
+            return text
+        return (
+            f"{text} (with TLS: is the other side there, does its certificate name this address, "
+            "and are both certificates of an authority in weir.ssl.ca?)"
+        )
 
     def close(self) -> None:
         """Close the connection."""

@@ -138,7 +138,6 @@ class OperatorFiles:
     """The shared files of one operator; see `weir.backend.base.SharedFiles`."""
 
     def __init__(self, files: SlotFiles, operator: str) -> None:
-        """Make nothing yet."""
         self._files = files
         self._operator = operator
         own = files.own_directory
@@ -190,7 +189,6 @@ class Recording:
     """Shared files that remember what one checkpoint made."""
 
     def __init__(self, inner: SharedFiles) -> None:
-        """Remember nothing yet."""
         self._inner = inner
         self.created: list[FileHandle] = []
 
@@ -231,7 +229,12 @@ class StoredFiles:
         return FileHandle(path, handle.size, handle.crc32, handle.data)
 
     def download(self, handle: FileHandle, target: Path) -> None:
-        """Copy a file to a local path; a wrong size or checksum is a `CorruptStateError`."""
+        """Copy a file to a local path.
+
+        Raises:
+            CorruptStateError: size or checksum is wrong.
+            StorageError: it cannot be read, or not be found; trying again may help.
+        """
         path = resolve(self.directory, handle.path)
         size = checksum = 0
         try:
@@ -241,8 +244,9 @@ class StoredFiles:
                     size += len(chunk)
                     checksum = zlib.crc32(chunk, checksum)
         except MissingFileError as error:
-            msg = f"state file {path!r} is missing; restore another checkpoint"
-            raise CorruptStateError(msg) from error
+            # The driver has just read it: this host sees the storage late, or not at all.
+            msg = f"state file {path!r} is missing on this host; is the storage mounted here?"
+            raise StorageError(msg) from error
         if (size, checksum) != (handle.size, handle.crc32):
             msg = (
                 f"state file {path!r} is corrupt: {size} bytes with checksum {checksum:08x}, "

@@ -16,10 +16,13 @@ import os
 import re
 import resource
 import select
+import shutil
 import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +30,9 @@ import msgspec
 
 from weir.clock import SystemClock
 from weir.config.backend import TMP_DIRS
-from weir.ids import JobId
-from weir.runtime.frame import load_program
-from weir.runtime.operator import TaskFacts
-from weir.runtime.subtask import Subtask
-from weir.slot.channel import Channel, ChannelError
-from weir.slot.files import SlotFiles
+from weir.slot.build import SlotIdentity, build_slot
+from weir.slot.channel import Channel, ChannelError, tcp_location
+from weir.slot.memory_watch import watch_memory
 from weir.slot.messages import (
     Acknowledge,
     Assignment,
@@ -42,14 +42,15 @@ from weir.slot.messages import (
     SlotFailure,
     decode,
 )
-from weir.slot.restore import restore_subtask
 from weir.slot.server import SlotServer
-from weir.slot.service import SlotService, failure_message
-from weir.storage.uri import open_storage
+from weir.slot.service import SlotService, failure_message, out_of_memory
+from weir.tls import TlsFiles
 
 TOKEN_VARIABLE = "WEIR_SLOT_TOKEN"
 log = logging.getLogger("weir.slot")
 _SEND_TIMEOUT_S = 120.0
+_CLOSE_S = 3.0
+_ANSWER_S = 0.5
 _ACTIONS = {Acknowledge: "acknowledge", Decline: "decline", SlotFailure: "failure"}
 
 
@@ -59,81 +60,103 @@ class SlotProcess:
     def __init__(self, spec: dict[str, Any], token: bytes) -> None:
         """Take what the starter passed on."""
         self._spec = spec
+        self._identity = SlotIdentity(spec["attempt"], spec["subtask"])
         self._token = token
         self._clock = SystemClock()
-        self._driver = Channel(spec["driver"], token)
+        self._tls = None if spec["tls"] is None else TlsFiles(**spec["tls"])
+        self._driver = Channel(spec["driver"], token, self._tls)
         self._leaving = threading.Event()
         self._reason = ""
         self._orphaned = False
         self._service: SlotService | None = None
+        self._closing = threading.Lock()
+        self._closed = False
         self._servers: list[SlotServer] = []
 
     def run(self) -> None:
         """Restore, register, serve until it is time to leave."""
         spec = self._spec
-        hello = Hello(spec["attempt"], spec["subtask"], os.getpid(), spec["host"], spec["log"])
-        answer = self._driver.call_struct("hello", hello, _SEND_TIMEOUT_S)
-        assignment: Assignment = decode(answer, Assignment)
-        files = SlotFiles(
-            open_storage(assignment.storage_uri, assignment.storage),
-            JobId(assignment.job_id),
-            spec["subtask"],
+        hello = Hello(
             spec["attempt"],
-            assignment.inline_bytes,
-            assignment.compress,
-            assignment.in_memory,
-            assignment.storage,
+            spec["subtask"],
+            pid=os.getpid(),
+            host=spec["host"],
+            log_file=spec["log"],
         )
+        answer = self._driver.call_struct("hello", hello, _SEND_TIMEOUT_S)
         try:
-            subtask = self._build(assignment, files)
-        except Exception as error:
+            self._begin(decode(answer, Assignment))
+        except BaseException as error:
+            # Also what user code does to end the process: the job must learn of it.
             log.exception("start failed")
             self._send(failure_message(spec["attempt"], spec["subtask"], error))
             return
-        self._service = SlotService(
+        log.info("slot %s of attempt %s is ready", spec["subtask"], spec["attempt"])
+        self._leaving.wait()
+        log.info("leaving: %s", self._reason)
+
+    def _begin(self, assignment: Assignment) -> None:
+        """Restore and serve; the lease is kept from here on, however long that takes."""
+        keeping = threading.Thread(
+            target=self._keep_lease, args=(assignment,), name="lease", daemon=True
+        )
+        keeping.start()
+        watching = threading.Thread(
+            target=watch_memory,
+            args=(assignment.memory.process, self._leaving, self._out_of_memory),
+            name="memory",
+            daemon=True,
+        )
+        watching.start()
+        local_dir = _local_dir(assignment.backend.options.get(TMP_DIRS.key))
+        subtask, files = build_slot(
+            assignment,
+            self._identity,
+            self._clock,
+            adapt=lambda facts: replace(facts, local_dir=local_dir),
+        )
+        service = SlotService(
             subtask,
             files,
             self._clock,
-            self._send,
-            lambda work: threading.Thread(target=work, name="async-phase", daemon=True).start(),
+            send=self._send,
+            spawn=_in_thread,
         )
-        unix, tcp = self._serve(self._service)
+        unix, tcp = self._serve(service)
+        self._service = service
         gc.collect()
         gc.freeze()
         staged = subtask.take_staged()
-        register = Register(spec["attempt"], spec["subtask"], unix, tcp, staged)
-        self._driver.call_struct("register", register)
-        log.info("slot %s of attempt %s is ready", spec["subtask"], spec["attempt"])
-        self._keep_lease(assignment)
-
-    def _build(self, assignment: Assignment, files: SlotFiles) -> Subtask:
-        facts = TaskFacts(
-            job_id=assignment.job_id,
-            job_name=assignment.job_name,
-            attempt=self._spec["attempt"],
-            subtask=self._spec["subtask"],
-            clock=self._clock,
-            report=lambda index, kind, values: None,
-            lineage=tuple(assignment.lineage),
-            job_parameters=assignment.job_parameters,
-            backend=assignment.backend,
-            shared_files=files.shared,
-            local_dir=_local_dir(assignment.backend.options.get(TMP_DIRS.key)),
+        register = Register(
+            self._identity.attempt, self._identity.subtask, unix=unix, tcp=tcp, staged=staged
         )
-        subtask = Subtask(load_program(assignment.plan), facts)
-        restore_subtask(subtask, assignment)
-        subtask.open()
-        return subtask
+        self._driver.call_struct("register", register)
+
+    def _out_of_memory(self, reason: str) -> None:
+        """Tell the job who is at work, and end at once: nothing else gives the memory back."""
+        failure = out_of_memory(self._identity.attempt, self._identity.subtask, reason)
+        log.error("out of memory: %s", failure.message)
+        self._send(failure)
+        self._remove_sockets()
+        logging.shutdown()
+        os._exit(1)
 
     def _serve(self, service: SlotService) -> tuple[str, str]:
         unix = f"grpc+unix://{self._spec['socket']}"
-        self._servers.append(SlotServer(unix, service, self._token, self.leave))
+        self._servers.append(SlotServer(unix, service, self._token, self.dismissed))
         if not self._spec["tcp"]:
             return unix, ""
         host = self._spec["host"]
-        server = SlotServer(f"grpc://{host}:0", service, self._token, self.leave)
+        location = tcp_location(host, 0, self._tls)
+        server = SlotServer(location, service, self._token, self.dismissed, tls=self._tls)
         self._servers.append(server)
-        return unix, f"grpc://{host}:{server.port}"
+        return unix, tcp_location(host, server.port, self._tls)
+
+    def dismissed(self, reason: str) -> SlotFailure | None:
+        """Close, then end the process soon; return what went wrong when operators were closed."""
+        failure = self._close_operators()
+        self.leave(reason)
+        return failure
 
     def leave(self, reason: str) -> None:
         """End the process soon; safe to call from any thread."""
@@ -152,15 +175,9 @@ class SlotProcess:
 
     def _keep_lease(self, assignment: Assignment) -> None:
         watch = _watch(self._spec.get("watch_pid"))
-        body = msgspec.msgpack.encode((self._spec["attempt"], self._spec["subtask"]))
+        body = msgspec.msgpack.encode((self._identity.attempt, self._identity.subtask))
         alive_ms = self._clock.monotonic_ms()
         while not self._leaving.is_set():
-            _wait(self._leaving, watch, assignment.heartbeat_ms / 1000)
-            if watch is not None and _is_readable(watch):
-                self._orphaned = True
-                self.leave("the driver process is gone")
-            if self._leaving.is_set():
-                break
             try:
                 answer = self._driver.call("heartbeat", body, timeout_s=3.0)
                 alive_ms = self._clock.monotonic_ms()
@@ -171,23 +188,60 @@ class SlotProcess:
                 log.warning("no heartbeat for %d ms: %s", silent, error)
                 if silent > assignment.lease_ms:
                     self.leave("the lease with the driver ran out")
-        log.info("leaving: %s", self._reason)
+            _wait(self._leaving, watch, assignment.heartbeat_ms / 1000)
+            if watch is not None and _is_readable(watch):
+                self._orphaned = True
+                self.leave("the driver process is gone")
+        if self._service is None:
+            # Still restoring, or in the user's open(): nobody waits for the result.
+            log.info("leaving before the start: %s", self._reason)
+            self.close()
+            logging.shutdown()
+            os._exit(1)
 
     def close(self) -> None:
         """Drop open transactions within a few seconds."""
-        service = self._service
-        if service is not None:
-            closer = threading.Thread(target=_quietly(service.close), daemon=True)
-            closer.start()
-            closer.join(3.0)
+        self._close_operators()
+        # The JobManager may be waiting for an answer.
+        _within(_ANSWER_S, lambda: [server.shutdown() for server in self._servers])
+        self._remove_sockets()
+
+    def _close_operators(self) -> SlotFailure | None:
+        """Close the operators, once; return what they raised within a few seconds."""
+        with self._closing:
+            service, closed = self._service, self._closed
+            self._closed = service is not None
+        if service is None or closed:
+            return None
+        failures: list[SlotFailure] = []
+        if not _within(_CLOSE_S, lambda: self._close(service, failures)):
+            log.error("closing takes more than %s s: the slot ends without it", _CLOSE_S)
+        return failures[0] if failures else None
+
+    def _close(self, service: SlotService, failures: list[SlotFailure]) -> None:
+        try:
+            service.close()
+        except Exception as error:
+            log.exception("closing failed")
+            attempt, subtask = self._identity.attempt, self._identity.subtask
+            failures.append(failure_message(attempt, subtask, error))
+
+    def _remove_sockets(self) -> None:
         own = Path(self._spec["socket"])
         with contextlib.suppress(OSError):
             own.unlink()
-        if self._orphaned:
-            # Nobody else removes the directory: the last slot to leave does.
-            with contextlib.suppress(OSError):
-                (own.parent / "jm").unlink(missing_ok=True)
-                own.parent.rmdir()
+        if self._spec.get("owns_directory"):
+            shutil.rmtree(own.parent, ignore_errors=True)
+        elif self._orphaned and not any(name.startswith("s") for name in _names(own.parent)):
+            # Nobody else removes the directory of the driver: the last slot to leave does.
+            shutil.rmtree(own.parent, ignore_errors=True)
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
 
 
 def _local_dir(setting: str | None) -> Path | None:
@@ -196,14 +250,17 @@ def _local_dir(setting: str | None) -> Path | None:
     return Path(first) if first else None
 
 
-def _quietly(work: Any) -> Any:
-    def run() -> None:
-        try:
-            work()
-        except Exception:
-            log.exception("close failed")
+def _in_thread(work: Callable[[], None]) -> None:
+    """Run the async phase of a checkpoint; a slot that ends does not wait for it."""
+    threading.Thread(target=work, name="async-phase", daemon=True).start()
 
-    return run
+
+def _within(seconds: float, work: Callable[[], object]) -> bool:
+    """Do something in a thread; False if it was not done in that time, and perhaps never is."""
+    doing = threading.Thread(target=work, daemon=True)
+    doing.start()
+    doing.join(seconds)
+    return not doing.is_alive()
 
 
 def _watch(pid: int | None) -> int | None:

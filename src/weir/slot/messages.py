@@ -11,11 +11,18 @@ from typing import Any
 import msgspec
 
 from weir.backend.factory import BackendSettings
+from weir.connector.sink import NewerOutput
+from weir.runtime.epoch import Barrier, Epoch
+from weir.runtime.memory import MemoryLimits
 from weir.snapshot import FileHandle
 from weir.storage.options import StorageOptions
 
+LOST = "SlotLost"
+"""The kind of failure that others saw of a slot; all other kinds a slot itself has told."""
+OUT_OF_MEMORY = "OutOfMemory"
 
-class OperatorPart(msgspec.Struct, frozen=True):
+
+class OperatorShare(msgspec.Struct, frozen=True):
     """What a slot stored of one operator; see `weir.backend.base.KeyedPart` for the files.
 
     `size` are the bytes of it in the slot's own file.
@@ -30,7 +37,7 @@ class OperatorPart(msgspec.Struct, frozen=True):
     attachments: list[FileHandle] = []
 
 
-class InFlightPart(msgspec.Struct, frozen=True):
+class InFlightShare(msgspec.Struct, frozen=True):
     """Rows that the barrier overtook, in the slot's own file; at which level, and how many."""
 
     level: int
@@ -39,7 +46,7 @@ class InFlightPart(msgspec.Struct, frozen=True):
 
 
 class Acknowledge(msgspec.Struct, frozen=True):
-    """A slot finished its part of a checkpoint, in the directory that the barrier named.
+    """A slot finished its share of a checkpoint, in the directory that the barrier named.
 
     `created` are the shared files among the operators' that this checkpoint made: nobody else
     refers to them before it is complete. With `cut` the barrier overtook rows here; otherwise rows
@@ -50,17 +57,17 @@ class Acknowledge(msgspec.Struct, frozen=True):
     subtask: int
     checkpoint_id: int
     file: FileHandle | None
-    operators: list[OperatorPart]
+    operators: list[OperatorShare]
     created: list[FileHandle] = []
     directory: str = ""
     sync_ms: float = 0.0
     async_ms: float = 0.0
-    in_flight: InFlightPart | None = None
+    in_flight: InFlightShare | None = None
     cut: bool = False
 
 
 class Decline(msgspec.Struct, frozen=True):
-    """A slot could not finish its part of a checkpoint."""
+    """A slot could not finish its share of a checkpoint."""
 
     attempt: int
     subtask: int
@@ -134,14 +141,14 @@ class Assignment(msgspec.Struct, frozen=True):
 
     Files of the restored checkpoint are relative to `restore_directory`. With `reusable`, new
     checkpoints may refer to its shared files. With `in_memory` all state travels in messages.
-    `in_flight` are all rows that the barrier overtook, for all subtasks.
+    `in_flight` are all rows that the barrier overtook, for all subtasks. `newer_output` is what
+    becomes of output that checkpoints newer than the restored one committed.
     """
 
     job_id: str
     job_name: str
     plan: bytes
     storage_uri: str
-    job_dir: str
     backend: BackendSettings
     lineage: list[str]
     heartbeat_ms: int
@@ -158,40 +165,28 @@ class Assignment(msgspec.Struct, frozen=True):
     storage: StorageOptions = msgspec.field(default_factory=StorageOptions)
     in_flight: list[InFlightSource] = []
     allow_non_restored: bool = False
+    newer_output: NewerOutput = NewerOutput.NONE
+    memory: MemoryLimits = MemoryLimits()
 
 
 class EpochCall(msgspec.Struct, frozen=True):
-    """Header of an epoch sent to a slot; `directory` is where its checkpoint's files go.
-
-    A savepoint's directory is a URI, which may be on any storage.
-    """
+    """Header of an epoch sent to a slot: what its input of one level belongs to."""
 
     attempt: int
     level: int
-    epoch: int
-    checkpoint_id: int | None = None
-    checkpoint_timestamp_ms: int = 0
-    final: bool = False
-    drain: bool = True
-    directory: str = ""
-    full: bool = False
-    native: bool = False
-    overtaking: bool = False
+    epoch: Epoch
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Where the barrier of a checkpoint overtakes rows: at a level of its epoch.
+    """Where a barrier overtakes rows: at a level of the epoch with this number.
 
     With `replayed` the sources will read the epoch again.
     """
 
     attempt: int
-    checkpoint_id: int
     epoch: int
     level: int
-    timestamp_ms: int = 0
-    directory: str = ""
-    full: bool = False
+    barrier: Barrier
     replayed: bool = False
 
 
@@ -201,11 +196,30 @@ class EndMarker(msgspec.Struct, frozen=True):
     frames: int
 
 
+MESSAGES = (
+    Acknowledge,
+    Decline,
+    SlotFailure,
+    Hello,
+    Register,
+    Assignment,
+    EpochCall,
+    Cut,
+    EndMarker,
+)
+# Built before any thread needs them: msgspec describes a type to itself when it is first used, and
+# two threads that do so at the same time end the process.
+_encode = msgspec.msgpack.Encoder().encode
+_decoders: dict[type[Any], msgspec.msgpack.Decoder[Any]] = {
+    kind: msgspec.msgpack.Decoder(kind) for kind in MESSAGES
+}
+
+
 def encode(message: msgspec.Struct) -> bytes:
     """Encode a message."""
-    return msgspec.msgpack.encode(message)
+    return _encode(message)
 
 
 def decode(data: Any, kind: type[Any]) -> Any:
-    """Decode a message of a known kind."""
-    return msgspec.msgpack.decode(data, type=kind)
+    """Decode a message of one of the kinds in `MESSAGES`; any thread may."""
+    return _decoders[kind].decode(data)

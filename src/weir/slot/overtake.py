@@ -22,14 +22,13 @@ HOLD_S: Final = 10.0
 class Slices:
     """How many records are handled between two looks at what the driver wants.
 
-    Starts with one and follows the time that records take; `between` is called at every look. The
-    most is low enough for records that become slow all of a sudden.
+    Starts with one and follows the time that records take. The most is low enough for records that
+    become slow all of a sudden.
     """
 
     def __init__(self, clock: Clock, first: int = 1, most: int = 1024, target_ms: int = 20) -> None:
         """Begin with slices of `first` records."""
         self.rows = first
-        self.between: Callable[[], None] = lambda: None
         self._clock = clock
         self._most = most
         self._target_ms = target_ms
@@ -39,14 +38,14 @@ class Slices:
         """Note that a level begins."""
         self._since_ms = self._clock.monotonic_ms()
 
-    def pause(self) -> None:
-        """End a slice; the next one is longer or shorter."""
+    def pause(self, between: Callable[[], None]) -> None:
+        """End a slice and look at what is wanted; the next one is longer or shorter."""
         elapsed = self._clock.monotonic_ms() - self._since_ms
         if elapsed > 2 * self._target_ms:
             self.rows = max(1, self.rows * self._target_ms // elapsed)
         elif elapsed < self._target_ms // 2:
             self.rows = min(self._most, self.rows * 2)
-        self.between()
+        between()
         self._since_ms = self._clock.monotonic_ms()
 
 
@@ -76,14 +75,14 @@ class Overtake:
     def want(self, cut: Cut) -> bool:
         """Take the driver's word where to cut; False when the slot has gone beyond that place.
 
-        A slot that took its part at the end of its last level already has nothing more to do.
+        A slot that took its share at the end of its last level already has nothing more to do.
         """
         with self._changed:
-            self._release(cut.checkpoint_id)
+            self._release(cut.barrier.checkpoint_id)
             here = self._begun if self._epoch == cut.epoch else 0
             if self._epoch > cut.epoch or here > cut.level:
                 return False
-            if cut.checkpoint_id not in (self._cut_id, self._aligned_id):
+            if cut.barrier.checkpoint_id not in (self._cut_id, self._aligned_id):
                 self._wanted = cut
             return True
 
@@ -91,7 +90,8 @@ class Overtake:
         """Want no cut any more; True when it has been made already."""
         with self._changed:
             self._release(checkpoint_id)
-            if self._wanted is not None and self._wanted.checkpoint_id == checkpoint_id:
+            wanted = self._wanted
+            if wanted is not None and wanted.barrier.checkpoint_id == checkpoint_id:
                 self._wanted = None
             return self._cut_id == checkpoint_id
 
@@ -153,7 +153,7 @@ class Overtake:
             self._cut_id = checkpoint_id
 
     def aligned(self, checkpoint_id: int) -> None:
-        """The slot has done its last level of the epoch and takes its part there."""
+        """The slot has done its last level of the epoch and takes its share there."""
         with self._changed:
             self._aligned_id = checkpoint_id
 

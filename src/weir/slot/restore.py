@@ -53,10 +53,10 @@ def restore_subtask(
                         StateLayer(reader(h), _footer(reader(h), part.operator)["keyed"], h)
                         for h in source.files
                     ),
-                    KeyGroupRange(source.start, source.end),
-                    KeyGroupRange(*source.stored),
-                    files,
-                    assignment.reusable,
+                    key_groups=KeyGroupRange(source.start, source.end),
+                    stored=KeyGroupRange(*source.stored),
+                    files=files,
+                    reusable=assignment.reusable,
                 )
                 for source in part.keyed
             ]

@@ -39,7 +39,6 @@ class StoredRows:
     """Rows in flight, ready to be written."""
 
     def __init__(self, plan: JobPlan, rows: InFlight) -> None:
-        """Take what a cut kept."""
         self._plan = plan
         self._rows = rows
         self.level = rows.level
@@ -87,18 +86,18 @@ def restore_rows(
         CorruptStateError: a file is damaged or does not hold what the metadata says.
         IncompatibleStateError: the program has no place for some rows, and that is not allowed.
     """
-    share = _Share(subtask, allow_missing)
+    own = _OwnRows(subtask, allow_missing)
     for old, reader in stored:
         part = reader.footer.get(IN_FLIGHT)
         if part is None:
             msg = f"{reader.name!r} holds no rows in flight, as its checkpoint says"
             raise CorruptStateError(msg)
-        share.take_frames(reader, part)
+        own.take_frames(reader, part)
         if part["reports"] and old % subtask.plan.slots == subtask.facts.subtask:
-            share.take_reports(reader, part)
+            own.take_reports(reader, part)
 
 
-class _Share:
+class _OwnRows:
     """What one subtask takes."""
 
     def __init__(self, subtask: Subtask, allow_missing: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -17,10 +17,12 @@ from weir.runtime.frame import (
     payload_views,
     split_frames,
 )
-from weir.runtime.subtask import EpochInfo
-from weir.slot.channel import TOKEN_BYTES, read_frames
-from weir.slot.messages import Cut, EndMarker, EpochCall, decode, encode
+from weir.slot.channel import TOKEN_BYTES, read_frames, server_options
+from weir.slot.messages import Cut, EndMarker, EpochCall, SlotFailure, decode, encode
 from weir.slot.service import SlotService
+from weir.tls import TlsFiles
+
+Leave = Callable[[str], SlotFailure | None]
 
 
 def authorised(data: bytes, token: bytes) -> bytes:
@@ -34,29 +36,34 @@ def authorised(data: bytes, token: bytes) -> bytes:
 class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
     """Serves epochs (`DoExchange`) and control (`DoAction`) of one slot."""
 
-    def __init__(self, location: str, service: SlotService, token: bytes, leave: Any) -> None:
-        """Listen at once; `leave` ends the process."""
-        super().__init__(location)
+    def __init__(
+        self,
+        location: str,
+        service: SlotService,
+        token: bytes,
+        leave: Leave,
+        tls: TlsFiles | None = None,
+    ) -> None:
+        """Listen at once; `leave` closes everything and ends the process soon."""
+        super().__init__(location, **server_options(location, tls))
         self._service = service
         self._token = token
         self._leave = leave
+        self._handlers: dict[str, Callable[[bytes], bytes]] = {
+            "complete": self._complete,
+            "aborted": self._aborted,
+            "where": self._where,
+            "cut": self._cut,
+            "revoke": self._revoke,
+            "leave": self._end,
+        }
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Take the whole input of an epoch, apply it, stream the output back."""
         call: EpochCall = decode(authorised(descriptor.command, self._token), EpochCall)
         try:
-            frames = list(_incoming(reader))
-            info = EpochInfo(
-                call.epoch,
-                call.checkpoint_id,
-                call.checkpoint_timestamp_ms,
-                call.final,
-                call.drain,
-                call.full,
-                call.native,
-                call.overtaking,
-            )
-            out = self._service.run(call.attempt, call.level, info, frames, call.directory)
+            frames = self._service.take_in(_incoming(reader))
+            out = self._service.run(call, frames)
         except WeirError as error:
             raise flight.FlightServerError(str(error)) from error
         writer.begin(FRAME_SCHEMA)
@@ -67,33 +74,38 @@ class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_action(self, context: Any, action: Any) -> list[bytes]:
         """Perform a control action."""
         body = authorised(action.body.to_pybytes(), self._token)
+        handler = self._handlers.get(action.type)
+        if handler is None:
+            msg = f"unknown action {action.type!r}"
+            raise flight.FlightServerError(msg)
         try:
-            return [self._perform(action.type, body)]
+            return [handler(body)]
         except WeirError as error:
             raise flight.FlightServerError(str(error)) from error
 
-    def _perform(self, action: str, body: bytes) -> bytes:
-        if action == "complete":
-            attempt, checkpoint = msgspec.msgpack.decode(body)
-            staged = self._service.notify_complete(attempt, checkpoint)
-            return msgspec.msgpack.encode(staged)
-        if action == "aborted":
-            attempt, checkpoint = msgspec.msgpack.decode(body)
-            self._service.notify_aborted(attempt, checkpoint)
-            return b""
-        if action == "where":
-            attempt, checkpoint, epoch = msgspec.msgpack.decode(body)
-            return msgspec.msgpack.encode(self._service.where(attempt, checkpoint, epoch))
-        if action == "cut":
-            return msgspec.msgpack.encode(self._service.cut(decode(body, Cut)))
-        if action == "revoke":
-            attempt, checkpoint = msgspec.msgpack.decode(body)
-            return msgspec.msgpack.encode(self._service.revoke(attempt, checkpoint))
-        if action == "leave":
-            self._leave(body.decode())
-            return b""
-        msg = f"unknown action {action!r}"
-        raise flight.FlightServerError(msg)
+    def _complete(self, body: bytes) -> bytes:
+        attempt, checkpoint = msgspec.msgpack.decode(body)
+        return msgspec.msgpack.encode(self._service.notify_complete(attempt, checkpoint))
+
+    def _aborted(self, body: bytes) -> bytes:
+        attempt, checkpoint = msgspec.msgpack.decode(body)
+        self._service.notify_aborted(attempt, checkpoint)
+        return b""
+
+    def _where(self, body: bytes) -> bytes:
+        attempt, checkpoint, epoch = msgspec.msgpack.decode(body)
+        return msgspec.msgpack.encode(self._service.where(attempt, checkpoint, epoch))
+
+    def _cut(self, body: bytes) -> bytes:
+        return msgspec.msgpack.encode(self._service.cut(decode(body, Cut)))
+
+    def _revoke(self, body: bytes) -> bytes:
+        attempt, checkpoint = msgspec.msgpack.decode(body)
+        return msgspec.msgpack.encode(self._service.revoke(attempt, checkpoint))
+
+    def _end(self, body: bytes) -> bytes:
+        failure = self._leave(body.decode())
+        return b"" if failure is None else encode(failure)
 
 
 def _incoming(reader: Any) -> Iterator[Incoming]:

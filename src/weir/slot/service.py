@@ -15,15 +15,25 @@ from dataclasses import dataclass, replace
 
 from weir.clock import Clock
 from weir.errors import StorageError, UserFunctionError, WeirError
-from weir.failpoint import reach
+from weir.failpoint import ProcessDeath, reach
+from weir.runtime.epoch import Barrier, Epoch
 from weir.runtime.frame import Frame, Incoming
 from weir.runtime.in_flight import InFlight, keep
-from weir.runtime.operator import user_traceback
+from weir.runtime.memory import take_in
+from weir.runtime.raised import encodable, user_traceback
 from weir.runtime.stateful import OperatorSnapshot
-from weir.runtime.subtask import EpochInfo, Subtask
+from weir.runtime.subtask import Pauses, Subtask
+from weir.runtime.whereabouts import at_work
+from weir.slot.between_records import BetweenRecords
 from weir.slot.files import SlotFiles
-from weir.slot.interlude import Interludes
-from weir.slot.messages import Acknowledge, Cut, Decline, SlotFailure
+from weir.slot.messages import (
+    OUT_OF_MEMORY,
+    Acknowledge,
+    Cut,
+    Decline,
+    EpochCall,
+    SlotFailure,
+)
 from weir.slot.overtake import Overtake, Slices
 from weir.slot.rows import StoredRows
 from weir.slot.upload import Upload
@@ -37,11 +47,10 @@ class SlotFailedError(WeirError):
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A slot's part of a checkpoint, before it is written."""
+class _Share:
+    """A slot's share of a checkpoint, before it is written."""
 
-    checkpoint_id: int
-    directory: str
+    barrier: Barrier
     rows: InFlight | None
     cut: bool = False
     sync_ms: int = 0
@@ -73,67 +82,76 @@ class SlotService:
         self._applied: dict[int, int] = {}
         self._outputs: dict[tuple[int, int], list[Frame]] = {}
         self._failure: str | None = None
-        self._interludes = Interludes(self._lock)
+        self._between_records = BetweenRecords(self._lock)
         self._overtake = overtake or Overtake(Slices(clock))
-        self._overtake.slices.between = self._between_slices
-        subtask.between_parts = self._between_parts
 
     @property
     def waiting(self) -> bool:
         """Tell whether anything waits for a moment when no record is being handled."""
-        return self._interludes.waiting
+        return self._between_records.waiting
 
     @property
     def attempt(self) -> int:
         """Return the execution attempt that this slot belongs to."""
         return self._subtask.facts.attempt
 
-    def run(
-        self, attempt: int, level: int, info: EpochInfo, frames: list[Incoming], directory: str
-    ) -> list[Frame]:
+    def take_in(self, frames: Iterator[Incoming]) -> list[Incoming]:
+        """Return the whole input of a level; what is too much for the memory lies in files."""
+        return take_in(frames, self._subtask.facts.memory, self._subtask.facts.local_dir)
+
+    def run(self, call: EpochCall, frames: list[Incoming]) -> list[Frame]:
         """Apply an epoch of a level, or answer from memory when it was applied before."""
+        level, epoch = call.level, call.epoch
+        number = epoch.number
         with self._lock:
-            self._fence(attempt)
-            known = self._outputs.get((info.epoch, level))
+            self._fence(call.attempt)
+            known = self._outputs.get((number, level))
             if known is not None:
                 return known
             last = self._applied.get(level, -1)
-            if info.epoch <= last:
-                msg = f"epoch {info.epoch} of level {level} is over: epoch {last} was applied"
+            if number <= last:
+                msg = f"epoch {number} of level {level} is over: epoch {last} was applied"
                 raise SlotFailedError(msg)
             try:
                 with without_collection():
-                    out = self._apply(level, info, frames)
-                self._applied[level] = info.epoch
-                self._outputs = {k: v for k, v in self._outputs.items() if k[0] == info.epoch}
-                self._outputs[(info.epoch, level)] = out
-                cut = self._overtake.end() if info.overtaking else None
+                    out = self._apply(level, epoch, frames)
+                self._applied[level] = number
+                self._outputs = {k: v for k, v in self._outputs.items() if k[0] == number}
+                self._outputs[(number, level)] = out
+                cut = self._overtake.end() if epoch.overtaking else None
                 if cut is not None:
                     self._make(cut)
-            except Exception as error:
+            except ProcessDeath:
+                raise
+            except BaseException as error:
                 if self._failure is None:
                     self._fail(error)
-                raise
-            self._end_epoch(level, info, out, directory)
-            self._interludes.drain()
+                if isinstance(error, Exception):
+                    raise
+                # Something in the program wanted to end the process, or the thread.
+                msg = f"the slot failed: {self._failure}"
+                raise SlotFailedError(msg) from error
+            self._end_epoch(level, epoch, out)
+            self._between_records.drain()
             return out
 
-    def _apply(self, level: int, info: EpochInfo, frames: list[Incoming]) -> list[Frame]:
-        if not info.overtaking:
-            return self._subtask.run_level(level, info, frames)
-        while (cut := self._overtake.begin(info.epoch, level)) is not None:
+    def _apply(self, level: int, epoch: Epoch, frames: list[Incoming]) -> list[Frame]:
+        if not epoch.overtaking:
+            return self._subtask.run_level(level, epoch, frames, Pauses(self._between_strides))
+        while (cut := self._overtake.begin(epoch.number, level)) is not None:
             self._make(cut)
-        return self._subtask.run_level(level, info, frames, self._overtake.slices)
+        pauses = Pauses(self._between_slices, self._overtake.slices)
+        return self._subtask.run_level(level, epoch, frames, pauses)
 
     def _between_slices(self) -> None:
         cut = self._overtake.wanted()
         if cut is not None:
             self._make(cut)
-        self._between_parts()
+        self._between_strides()
 
-    def _between_parts(self) -> None:
+    def _between_strides(self) -> None:
         """Do what waits for a moment like this; a slot that failed in it goes no further."""
-        self._interludes.drain()
+        self._between_records.drain()
         if self._failure is not None:
             msg = f"the slot failed: {self._failure}"
             raise SlotFailedError(msg)
@@ -141,25 +159,24 @@ class SlotService:
     def _make(self, cut: Cut) -> None:
         """Take part in a checkpoint here, in the middle of its epoch."""
         reach("slot.cut")
-        info = EpochInfo(
-            cut.epoch, cut.checkpoint_id, cut.timestamp_ms, full=cut.full, overtaking=True
-        )
         output = self._outputs.get((cut.epoch, cut.level))
-        rows = self._subtask.cut(info, cut.level, output, replayed=cut.replayed)
-        self._overtake.made(cut.checkpoint_id)
-        self._start_async_phase(_Part(cut.checkpoint_id, cut.directory, rows, cut=True))
+        rows = self._subtask.cut(cut.barrier, cut.level, output, replayed=cut.replayed)
+        self._overtake.made(cut.barrier.checkpoint_id)
+        self._start_async_phase(_Share(cut.barrier, rows, cut=True))
 
-    def _end_epoch(self, level: int, info: EpochInfo, out: list[Frame], directory: str) -> None:
+    def _end_epoch(self, level: int, epoch: Epoch, out: list[Frame]) -> None:
         """Take part in the epoch's checkpoint after the slot's last level, unless it has."""
-        number = info.checkpoint_id
-        if number is None or level != self._subtask.last_level or self._overtake.has_cut(number):
+        barrier = epoch.barrier
+        if barrier is None or level != self._subtask.last_level:
+            return
+        if self._overtake.has_cut(barrier.checkpoint_id):
             return
         rows = None
-        if info.overtaking:
+        if epoch.overtaking:
             # The barrier may still overtake rows of slower slots at this level.
-            self._overtake.aligned(number)
+            self._overtake.aligned(barrier.checkpoint_id)
             rows = keep(self._subtask.plan, level, out, (), replayed=False)
-        self._start_async_phase(_Part(number, directory, rows))
+        self._start_async_phase(_Share(barrier, rows))
 
     def where(self, attempt: int, checkpoint_id: int, epoch: int) -> tuple[int, int]:
         """Return which level of an epoch has begun and which is finished; from then on, hold."""
@@ -172,7 +189,7 @@ class SlotService:
         if not self._overtake.want(cut):
             return False
         if self._overtake.is_idle:
-            self._interludes.run(self._make_if_idle)
+            self._between_records.run(self._make_if_idle)
         return True
 
     def revoke(self, attempt: int, checkpoint_id: int) -> bool:
@@ -200,44 +217,48 @@ class SlotService:
             raise SlotFailedError(msg)
 
     def _fail(self, error: BaseException) -> None:
-        self._failure = str(error).splitlines()[0] if str(error) else type(error).__name__
+        text = encodable(str(error))
+        self._failure = text.splitlines()[0] if text.strip() else type(error).__name__
         self._send(failure_message(self.attempt, self._subtask.facts.subtask, error))
 
-    def _start_async_phase(self, part: _Part) -> None:
-        snapshots = self._subtask.take_snapshots(part.checkpoint_id)
-        part = replace(part, sync_ms=self._subtask.take_sync_ms(part.checkpoint_id))
-        self._spawn(lambda: self._async_phase(part, snapshots))
+    def _start_async_phase(self, share: _Share) -> None:
+        number = share.barrier.checkpoint_id
+        snapshots = self._subtask.take_snapshots(number)
+        share = replace(share, sync_ms=self._subtask.take_sync_ms(number))
+        self._spawn(lambda: self._async_phase(share, snapshots))
 
-    def _async_phase(self, part: _Part, snapshots: list[OperatorSnapshot]) -> None:
-        facts = self._subtask.facts
+    def _async_phase(self, share: _Share, snapshots: list[OperatorSnapshot]) -> None:
+        facts, barrier = self._subtask.facts, share.barrier
         started = self._clock.monotonic_ms()
         try:
-            files, path = self._files.at(part.directory)
+            files, path = self._files.at(barrier.directory)
             upload = Upload(files)
-            stored = None if part.rows is None else StoredRows(self._subtask.plan, part.rows)
+            stored = None if share.rows is None else StoredRows(self._subtask.plan, share.rows)
             upload.run(path, snapshots, stored)
             elapsed = self._clock.monotonic_ms() - started
             refuse_too_long(upload)
             self._send(
                 Acknowledge(
-                    facts.attempt,
-                    facts.subtask,
-                    part.checkpoint_id,
-                    upload.file,
-                    upload.parts,
-                    upload.created,
-                    part.directory,
-                    sync_ms=part.sync_ms,
+                    attempt=facts.attempt,
+                    subtask=facts.subtask,
+                    checkpoint_id=barrier.checkpoint_id,
+                    file=upload.file,
+                    operators=upload.shares,
+                    created=upload.created,
+                    directory=barrier.directory,
+                    sync_ms=share.sync_ms,
                     async_ms=elapsed,
                     in_flight=upload.in_flight,
-                    cut=part.cut,
+                    cut=share.cut,
                 )
             )
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            self._send(Decline(facts.attempt, facts.subtask, part.checkpoint_id, reason))
+        except ProcessDeath:
+            raise
+        except BaseException as error:
+            reason = encodable(f"{type(error).__name__}: {error}")
+            self._send(Decline(facts.attempt, facts.subtask, barrier.checkpoint_id, reason))
         finally:
-            self._interludes.run(lambda: _release(snapshots))
+            self._between_records.run(lambda: _release(snapshots))
 
     def notify_complete(self, attempt: int, checkpoint_id: int) -> list[tuple[str, list[bytes]]]:
         """Let sinks commit; returns staged files of sinks that the driver commits."""
@@ -253,7 +274,7 @@ class SlotService:
                 raise
             return self._subtask.take_staged()
 
-        return self._interludes.run(commit)
+        return self._between_records.run(commit)
 
     def notify_aborted(self, attempt: int, checkpoint_id: int) -> None:
         """Tell operators that a checkpoint was given up, at the next moment for it."""
@@ -264,7 +285,7 @@ class SlotService:
             self._fence(attempt)
             self._subtask.notify_aborted(checkpoint_id)
 
-        self._interludes.soon(tell)
+        self._between_records.soon(tell)
 
     def close(self) -> None:
         """Close all operators; what sinks did not prepare is dropped."""
@@ -284,7 +305,7 @@ def refuse_too_long(upload: Upload) -> None:
     Raises:
         StorageError: the files that travel in the acknowledgement are too long together.
     """
-    handles = [handle for part in upload.parts for handle in (*part.layers, *part.attachments)]
+    handles = [handle for share in upload.shares for handle in (*share.layers, *share.attachments)]
     own = [] if upload.file is None else [upload.file]
     size = sum(len(handle.data) for handle in (*own, *handles) if handle.data is not None)
     if size > ACKNOWLEDGED_BYTES_MAX:
@@ -318,10 +339,17 @@ def failure_message(attempt: int, subtask: int, error: BaseException) -> SlotFai
             attempt,
             subtask,
             "UserFunctionError",
-            error.user_traceback,
-            error.operator,
-            error.record,
+            encodable(error.user_traceback),
+            operator=encodable(error.operator),
+            record=encodable(error.record),
         )
     if isinstance(error, WeirError):
-        return SlotFailure(attempt, subtask, type(error).__name__, str(error))
+        return SlotFailure(attempt, subtask, type(error).__name__, encodable(str(error)))
     return SlotFailure(attempt, subtask, "internal", user_traceback(error))
+
+
+def out_of_memory(attempt: int, subtask: int, reason: str) -> SlotFailure:
+    """Describe a process that has to end, and the operator that is at work in it."""
+    found = at_work()
+    text = "no operator was at work" if found is None else f"at work: {found}"
+    return SlotFailure(attempt, subtask, OUT_OF_MEMORY, encodable(f"{reason}; {text}"))

@@ -8,22 +8,21 @@ from weir.backend.base import RESERVED_PREFIX, KeyedPart
 from weir.failpoint import reach
 from weir.runtime.stateful import OperatorSnapshot
 from weir.slot.files import Recording, SlotFiles
-from weir.slot.messages import InFlightPart, OperatorPart
+from weir.slot.messages import InFlightShare, OperatorShare
 from weir.slot.rows import IN_FLIGHT, StoredRows
 from weir.snapshot import FileHandle, SnapshotWriter
 from weir.state.raw import RAW_KEYED
 
 
 class Upload:
-    """One slot's part of one checkpoint; what it made is known also when it fails."""
+    """One slot's share of one checkpoint; what it made is known also when it fails."""
 
     def __init__(self, files: SlotFiles) -> None:
-        """Make nothing yet."""
         self._files = files
         self._recordings: list[Recording] = []
         self.file: FileHandle | None = None
-        self.parts: list[OperatorPart] = []
-        self.in_flight: InFlightPart | None = None
+        self.shares: list[OperatorShare] = []
+        self.in_flight: InFlightShare | None = None
 
     @property
     def created(self) -> list[FileHandle]:
@@ -56,13 +55,13 @@ class Upload:
                 size = writer.size - before
                 self._files.refuse_too_large(size)
                 footers[snapshot.node.id] = footer
-                self.parts.append(_part(snapshot, footer, keyed, size))
+                self.shares.append(_share(snapshot, footer, keyed, size))
                 reach("slot.upload")
             if not rows:
                 return {"operators": footers}
             before = writer.size
             described = rows.write(writer)
-            self.in_flight = InFlightPart(rows.level, rows.records, writer.size - before)
+            self.in_flight = InFlightShare(rows.level, rows.records, writer.size - before)
             self._files.refuse_too_large(self.in_flight.size)
             return {"operators": footers, IN_FLIGHT: described}
 
@@ -75,13 +74,13 @@ class Upload:
             raise
 
 
-def _part(
+def _share(
     snapshot: OperatorSnapshot, footer: dict[str, Any], keyed: KeyedPart, size: int
-) -> OperatorPart:
+) -> OperatorShare:
     groups = snapshot.key_groups
     # Every keyed operator has timers; only some make it one whose state would be missed.
     names = [n for n, e in footer["keyed"].items() if e["groups"] or not _are_timers(n)]
-    return OperatorPart(
+    return OperatorShare(
         operator=snapshot.node.id,
         keyed_range=None if groups is None else (groups.start, groups.end),
         keyed_states=sorted(names) + [RAW_KEYED] * ("raw_keyed" in footer),

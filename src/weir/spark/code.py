@@ -1,20 +1,27 @@
-"""Shipping the user's own modules: what lies next to the program is importable in slots too."""
+"""Shipping the user's own modules: what lies next to the program is importable in slots too.
+
+What is shipped is executed, so it is only ever read from where this process itself wrote it. It
+stays there as long as the process lives: executors that start later fetch it, also for other jobs
+of the same Spark session.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from weir.storage.private_files import temporary_directory
+
 _MAX_FILES = 500
 _MAX_BYTES = 20 << 20
 _SKIPPED = frozenset({"__pycache__", "site-packages", "node_modules", "venv"})
+_archives: dict[tuple[int, str], Path] = {}
 
 
 def ship_code(spark: SparkSession, extra: Iterable[str] = ()) -> None:
@@ -58,15 +65,18 @@ def _modules(directory: Path) -> list[Path]:
 
 
 def _archive(base: Path, files: list[Path]) -> Path:
-    """Zip the files under a name that depends on their contents."""
+    """Zip the files in a new private directory, once for the same contents in this process."""
+    # Read once: what is packed is what the name stands for.
+    contents = {str(path.relative_to(base)): path.read_bytes() for path in sorted(files)}
     digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(str(path.relative_to(base)).encode() + b"\0" + path.read_bytes())
-    target = Path(tempfile.gettempdir()) / f"weir-code-{os.getuid()}-{digest.hexdigest()[:16]}.zip"
-    if not target.exists():
-        temporary = target.with_suffix(f".{os.getpid()}")
-        with zipfile.ZipFile(temporary, "w") as out:
-            for path in sorted(files):
-                out.write(path, path.relative_to(base))
-        temporary.replace(target)
-    return target
+    for name, data in contents.items():
+        digest.update(f"{len(name)} {len(data)} {name}".encode() + data)
+    # By process, because a forked child does not own what its parent made.
+    key = (os.getpid(), digest.hexdigest()[:16])
+    if key not in _archives or not _archives[key].exists():
+        target = temporary_directory("weir-code-") / f"weir-code-{key[1]}.zip"
+        with zipfile.ZipFile(target, "x") as out:
+            for name, data in contents.items():
+                out.writestr(name, data)
+        _archives[key] = target
+    return _archives[key]

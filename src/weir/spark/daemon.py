@@ -10,9 +10,10 @@ from __future__ import annotations
 import gc
 
 import pandas
-from pyspark.daemon import manager
 
+import weir.connector.spool
 import weir.spark.worker
+from weir.spark.internals import fork_workers
 
 __all__ = ["pandas", "weir"]
 
@@ -20,4 +21,4 @@ if __name__ == "__main__":
     # Spark collects garbage after every task; what was imported here need not be looked at again.
     gc.collect()
     gc.freeze()
-    manager()
+    fork_workers()

@@ -3,8 +3,8 @@
 A stage of Spark costs more than everything that a slot does with a few rows. So level 0 of an
 epoch that is expected to be small returns its frames to the driver, and an epoch without input
 needs no Spark job at all. The driver never holds much: tasks of level 0 return nothing when they
-have more than their share, and a level that sends too much on is not handed on. Then the epoch is
-run by Spark alone; what slots have applied of it they answer from memory.
+have more than their allowance, and a level that sends too much on is not handed on. Then the epoch
+is run by Spark alone; what slots have applied of it they answer from memory.
 
 Slots cannot tell the difference: the calls are those that a pipe makes.
 """
@@ -29,54 +29,55 @@ from weir.runtime.frame import (
     size_of,
     split_frames,
 )
+from weir.runtime.report import SourceReport, SubtaskReport
 from weir.slot.channel import Channel, ChannelError, Hangup
-from weir.slot.messages import EpochCall, SlotFailure
+from weir.slot.messages import LOST, EpochCall, SlotFailure
 from weir.slot.spawn import Contact
 from weir.spark.worker import report_failure
 
 # Frames of more partitions than this would take the driver longer than a shuffle takes Spark.
 PARTITIONS_MAX = 64
-SHARE_MIN = 16 << 10
+ALLOWANCE_MIN = 16 << 10
 # What slots send on may be more than was expected by this factor, before the driver gives up.
 RELAY_FACTOR = 16
 _TICK_S = 0.05
 
 
 @dataclass(frozen=True)
-class Moved:
+class EpochTraffic:
     """The bytes of frames that an epoch moved: by partition of level 0, and between slots."""
 
     sources: tuple[int, ...] = ()
     slots: int = 0
 
     @classmethod
-    def of(cls, reports: Sequence[dict[str, Any]]) -> Moved:
-        """Sum up what the subtasks of all levels reported."""
+    def of(cls, sources: Sequence[SourceReport], subtasks: Sequence[SubtaskReport]) -> EpochTraffic:
+        """Sum up what the partitions of level 0 and the subtasks reported."""
         return cls(
-            tuple(report["sent"] for report in reports if not report["level"]),
-            sum(report["sent"] for report in reports if report["level"]),
+            tuple(report.bytes_sent for report in sources),
+            sum(report.bytes_sent for report in subtasks),
         )
 
 
-def share(limit: int, partitions: int) -> int:
+def allowance(limit: int, partitions: int) -> int:
     """Return how many bytes one of the partitions of level 0 may return to the driver.
 
-    Records are seldom spread evenly, so that a share is more than its part when parts are small.
+    Records are seldom spread evenly, so that small partitions may return more than an even split.
     """
-    return max(limit // max(partitions, 1), min(limit, SHARE_MIN))
+    return max(limit // max(partitions, 1), min(limit, ALLOWANCE_MIN))
 
 
-def fits(moved: Moved, limit: int) -> bool:
+def fits(traffic: EpochTraffic, limit: int) -> bool:
     """Tell whether an epoch that moves as much as another would go through the driver."""
-    partitions = len(moved.sources)
+    partitions = len(traffic.sources)
     return (
         partitions <= PARTITIONS_MAX
-        and sum(moved.sources) + moved.slots <= limit
-        and all(size <= share(limit, partitions) for size in moved.sources)
+        and sum(traffic.sources) + traffic.slots <= limit
+        and all(size <= allowance(limit, partitions) for size in traffic.sources)
     )
 
 
-def is_direct(limit: int, *, has_input: bool, before: Moved | None) -> bool:
+def is_direct(limit: int, *, has_input: bool, before: EpochTraffic | None) -> bool:
     """Decide whether to try; `before` is what the last epoch with input moved, if there was one."""
     if limit <= 0:
         return False
@@ -128,7 +129,8 @@ class Relay:
         addresses = self._locate()
         if addresses is None:
             return False
-        self._channels = [Channel(address, self._contact.token) for address in addresses]
+        contact = self._contact
+        self._channels = [Channel(address, contact.token, contact.tls) for address in addresses]
         return True
 
     def run(self, call: EpochCall, frames: list[Frame]) -> list[Frame] | None:
@@ -153,7 +155,7 @@ class Relay:
         hangup = Hangup()
         budget = _Budget(self.limit * RELAY_FACTOR)
         futures = [
-            _in_background(_exchange, channel, call, part, budget, hangup)
+            _in_background(_exchange, channel, call, part, budget=budget, hangup=hangup)
             for channel, part in zip(self._channels, parts, strict=False)
         ]
         try:
@@ -171,7 +173,7 @@ class Relay:
             for subtask, future in enumerate(futures):
                 error = future.exception() if future in done else None
                 if isinstance(error, ChannelError):
-                    lost = SlotFailure(call.attempt, subtask, "SlotLost", str(error))
+                    lost = SlotFailure(call.attempt, subtask, LOST, str(error))
                     report_failure(self._contact, lost)
                 if error is not None:
                     raise error
@@ -224,13 +226,13 @@ def _frames(batch: pa.RecordBatch) -> list[Frame]:
     return list(map(Frame, *columns, payload_views(batch.column(3))))
 
 
-def _in_background(work: Callable[..., Any], *arguments: Any) -> Future[Any]:
+def _in_background(work: Callable[..., Any], *arguments: Any, **named: Any) -> Future[Any]:
     """Run in a thread that nobody waits for when the program ends: a slot may take long."""
     future: Future[Any] = Future()
 
     def run() -> None:
         try:
-            future.set_result(work(*arguments))
+            future.set_result(work(*arguments, **named))
         except BaseException as error:
             future.set_exception(error)
 

@@ -20,22 +20,26 @@ from weir.connector.staged_batch import (
     remove_staged,
     unpickle_staged,
 )
-from weir.errors import UsageError
+from weir.errors import UsageError, UserFunctionError
 from weir.graph.plan import JobPlan
+from weir.runtime.raised import user_traceback
 
 
 class DriverSinks:
     """All `foreach_batch` sinks of a program."""
 
-    def __init__(self, plan: JobPlan, spark: SparkSession, staging: Path) -> None:
-        """Keep the user's functions here and give the slots staging sinks instead."""
+    def __init__(self, spark: SparkSession, staging: Path) -> None:
         self._spark = spark
-        self._functions: dict[str, Any] = {}
+        self._staging = str(staging)
+        self._functions: dict[str, tuple[str, Any]] = {}
         self._lock = threading.Lock()
+
+    def adopt(self, plan: JobPlan) -> None:
+        """Keep the user's functions here and give the slots staging sinks instead."""
         for op in plan.operators:
             if op.kind == "spark_sink":
-                self._functions[op.id] = op.function
-                op.function = StagedBatchSink(str(staging))
+                self._functions[op.id] = (op.name, op.function)
+                op.function = StagedBatchSink(self._staging)
 
     def commit(self, checkpoint_id: int, staged: list[tuple[str, list[bytes]]]) -> None:
         """Hand over what a completed checkpoint covers, one call per sink."""
@@ -46,8 +50,17 @@ class DriverSinks:
             for operator, committables in by_operator.items():
                 present = [c for c in committables if self._exists(c)]
                 if present:
-                    self._functions[operator](self._frame(present), checkpoint_id)
+                    self._hand_over(operator, present, checkpoint_id)
                     remove_staged(present)
+
+    def _hand_over(self, operator: str, committables: list[bytes], checkpoint_id: int) -> None:
+        name, function = self._functions[operator]
+        rows = self._frame(committables)
+        try:
+            function(rows, checkpoint_id)
+        except BaseException as error:
+            # SystemExit too: it would end the thread that all later commits need.
+            raise UserFunctionError(name, "<foreach_batch>", user_traceback(error)) from error
 
     @staticmethod
     def _exists(committable: bytes) -> bool:

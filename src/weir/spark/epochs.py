@@ -15,8 +15,6 @@ from typing import Any
 
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.classic.column import _to_seq
 from pyspark.sql.types import (
     BinaryType,
     IntegerType,
@@ -24,17 +22,26 @@ from pyspark.sql.types import (
     StructField,
     StructType,
 )
-from pyspark.sql.udf import UserDefinedFunction
-from pyspark.util import PythonEvalType
 
 from weir.errors import WeirError
 from weir.graph.plan import JobPlan
+from weir.runtime.epoch import Epoch
 from weir.runtime.frame import REPORT_EDGE, Frame, unpack_frames, unpack_report
-from weir.runtime.subtask import EpochInfo
+from weir.runtime.report import SourceReport, SubtaskReport
 from weir.slot.messages import EpochCall
 from weir.slot.spawn import Contact
 from weir.spark.batches import SAFE, BatchLimits, fixed_width, limits
-from weir.spark.direct import PARTITIONS_MAX, Moved, Relay, is_direct, share
+from weir.spark.direct import PARTITIONS_MAX, EpochTraffic, Relay, allowance, is_direct
+from weir.spark.internals import (
+    InternalRows,
+    java_columns,
+    java_schema,
+    local_property,
+    map_in_arrow,
+    outside_of_query,
+    python_stage,
+    repartition,
+)
 from weir.spark.salts import salts
 from weir.spark.worker import (
     CONTROL_ROW,
@@ -46,7 +53,6 @@ from weir.spark.worker import (
 )
 
 log = logging.getLogger("weir.epochs")
-_QUERY = "spark.sql.execution.id"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _FRAME_TYPE = StructType(
@@ -57,6 +63,7 @@ _FRAME_TYPE = StructType(
         StructField("payload", BinaryType()),
     ]
 )
+_PAYLOAD = 3
 
 
 class EpochError(WeirError):
@@ -85,7 +92,7 @@ class EpochRunner:
         self._spec = spec
         self._spark = spark
         self._relay = relay
-        self._moved: Moved | None = None
+        self._traffic: EpochTraffic | None = None
         # A query has one session of its own; every batch brings another Python object for it.
         self._query: SparkSession | None = None
         self._controls: dict[tuple[SparkSession, int], DataFrame] = {}
@@ -93,29 +100,33 @@ class EpochRunner:
         self._fixed: float | None = None
         self._width: float | None = None
         self._pipes: dict[int, Column] = {}
-        self._schema = spark._jsparkSession.parseDataType(_FRAME_TYPE.json())
-        self._salt = _to_seq(spark.sparkContext, [F.col("salt")._jc])
+        self._schema = java_schema(spark, _FRAME_TYPE)
+        self._salt = java_columns(spark, "salt")
 
-    def run(self, batch: DataFrame | None, info: EpochInfo, directory: str) -> list[dict[str, Any]]:
+    def run(self, batch: DataFrame | None, epoch: Epoch) -> list[SubtaskReport]:
         """Run an epoch over a batch (None: no input, only control rows); return the reports."""
-        call = self._call(info, directory)
+        call = EpochCall(self._spec.attempt, 0, epoch)
         rows: list[Any] | None = None
-        tried = is_direct(self._relay.limit, has_input=batch is not None, before=self._moved)
+        tried = is_direct(self._relay.limit, has_input=batch is not None, before=self._traffic)
         if tried and self._relay.connect():
             rows = self._direct(batch, call)
-            log.debug("epoch %s %s", info.epoch, "was too large" if rows is None else "was direct")
+            log.debug(
+                "epoch %s %s", epoch.number, "was too large" if rows is None else "was direct"
+            )
         if rows is None:
             rows = self._by_spark(batch, call)
-            log.debug("epoch %s was run by Spark", info.epoch)
+            log.debug("epoch %s was run by Spark", epoch.number)
         received = [unpack_report(bytes(r.payload)) for r in rows if r.edge == REPORT_EDGE]
+        subtasks = [report for report in received if isinstance(report, SubtaskReport)]
         if batch is not None:
-            self._note(received)
-        return self._complete([report for report in received if report["level"]], info)
+            sources = [report for report in received if isinstance(report, SourceReport)]
+            self._note(sources, subtasks)
+        return self._complete(subtasks, epoch)
 
     def _by_spark(self, batch: DataFrame | None, call: EpochCall) -> list[Any]:
         widths = self._spec.plan.level_parallelism
         session = self._session(batch)
-        with self._apart():
+        with outside_of_query(self._spark.sparkContext):
             if batch is None:
                 frames = self._control_rows(session, widths[1])
             else:
@@ -136,48 +147,29 @@ class EpochRunner:
         A partition returns them in one row: Spark would make a second one in the same place.
         Batches have safe limits here, which cost few rows nothing.
         """
-        with self._apart():
-            rows = self._stage_zero(batch)._jdf.queryExecution().toRdd()
-            partitions = rows.getNumPartitions()
+        with outside_of_query(self._spark.sparkContext):
+            rows = InternalRows(self._stage_zero(batch))
+            partitions = rows.partitions()
             if partitions > PARTITIONS_MAX:
                 return None
-            with self._tasks_know(TaskCall(call, share(self._relay.limit, partitions))):
-                collected = rows.toJavaRDD().collect()
-        if len(collected) != partitions:
+            with self._tasks_know(TaskCall(call, allowance(self._relay.limit, partitions))):
+                packed = rows.collect_binary(_PAYLOAD)
+        if len(packed) != partitions:
             msg = (
-                f"epoch {call.epoch}: level 0 returned {len(collected)} rows of "
+                f"epoch {call.epoch.number}: level 0 returned {len(packed)} rows of "
                 f"{partitions} partitions"
             )
             raise EpochError(msg)
-        packed = [bytes(collected.get(n).getBinary(3)) for n in range(partitions)]
         if not all(packed):
             return None
         return [frame for data in packed for frame in unpack_frames(data)]
 
     @contextmanager
-    def _apart(self) -> Iterator[None]:
-        """Take the jobs of this thread out of the query that Spark is running.
-
-        The stages of one query share their settings, those of separate ones have those of the time
-        when they were made.
-        """
-        context = self._spark.sparkContext
-        query = context.getLocalProperty(_QUERY)
-        context.setLocalProperty(_QUERY, None)  # type: ignore[arg-type]
-        try:
-            yield
-        finally:
-            context.setLocalProperty(_QUERY, query)  # type: ignore[arg-type]
-
-    @contextmanager
     def _tasks_know(self, told: TaskCall) -> Iterator[None]:
         """Tell the tasks of this thread's jobs about the epoch."""
-        context = self._spark.sparkContext
-        context.setLocalProperty(EPOCH_PROPERTY, msgspec.json.encode(told).decode())
-        try:
+        text = msgspec.json.encode(told).decode()
+        with local_property(self._spark.sparkContext, EPOCH_PROPERTY, text):
             yield
-        finally:
-            context.setLocalProperty(EPOCH_PROPERTY, None)  # type: ignore[arg-type]
 
     def _session(self, batch: DataFrame | None) -> SparkSession:
         if batch is None:
@@ -186,34 +178,18 @@ class EpochRunner:
             self._query = batch.sparkSession
         return self._query
 
-    def _call(self, info: EpochInfo, directory: str) -> EpochCall:
-        return EpochCall(
-            self._spec.attempt,
-            0,
-            info.epoch,
-            info.checkpoint_id,
-            info.checkpoint_timestamp_ms,
-            info.final,
-            info.drain,
-            directory,
-            info.full,
-            info.native,
-            info.overtaking,
-        )
-
     def _level_zero(self, session: SparkSession, batch: DataFrame) -> DataFrame:
         """Return the frames of a batch; they are planned on their own, with their own limits."""
         stage = self._stage_zero(batch)
         self._limit(session, limits(self._width if self._fixed is None else self._fixed))
-        rows = stage._jdf.queryExecution().toRdd()
+        rows = InternalRows(stage)
         self._limit(session, SAFE)
-        frames = session._jsparkSession.internalCreateDataFrame(rows, self._schema, False)
-        return DataFrame(frames, session)
+        return rows.to_frame(session, self._schema)
 
     def _stage_zero(self, batch: DataFrame) -> DataFrame:
         if self._source is None:
             self._source = self._source_stage(batch)
-        return _stage(batch, self._source)
+        return map_in_arrow(batch, self._source)
 
     @staticmethod
     def _limit(session: SparkSession, chosen: BatchLimits) -> None:
@@ -224,30 +200,36 @@ class EpochRunner:
         spec = self._spec
         self._fixed = fixed_width(batch.schema)
         task = SourceTask(
-            spec.plan_id,
-            spec.plan_bytes,
-            spec.columns,
-            salts(spec.plan.level_parallelism[1]),
-            spec.attempt,
-            spec.job_id,
-            spec.contact,
+            plan_id=spec.plan_id,
+            plan=spec.plan_bytes,
+            sources=spec.columns,
+            salts=salts(spec.plan.level_parallelism[1]),
+            attempt=spec.attempt,
+            job_id=spec.job_id,
+            contact=spec.contact,
         )
-        return _python(task, batch.columns)
+        return python_stage(task, _FRAME_TYPE, batch.columns)
 
     def _level(self, session: SparkSession, frames: DataFrame, level: int) -> DataFrame:
         spec = self._spec
         widths = spec.plan.level_parallelism
         width = widths[level]
-        shuffled = DataFrame(frames._jdf.repartition(width, self._salt), session)
+        shuffled = repartition(frames, width, self._salt, session)
         if spec.anchored:
             anchor = self._control_rows(session, width)
             # Twice, so that the cached rows' location outvotes that of the shuffled ones.
             shuffled = anchor.union(anchor.where("edge = 0")).union(shuffled)
         if level not in self._pipes:
             following = salts(widths[level + 1]) if level + 1 < len(widths) else ()
-            pipe = PipeTask(level, spec.job_id, salts(width), following, spec.contact)
-            self._pipes[level] = _python(pipe, _FRAME_TYPE.names)
-        return _stage(shuffled, self._pipes[level])
+            pipe = PipeTask(
+                level=level,
+                job_id=spec.job_id,
+                salts=salts(width),
+                next_salts=following,
+                contact=spec.contact,
+            )
+            self._pipes[level] = python_stage(pipe, _FRAME_TYPE, _FRAME_TYPE.names)
+        return map_in_arrow(shuffled, self._pipes[level])
 
     def _control_rows(self, session: SparkSession, width: int) -> DataFrame:
         """Return one row per subtask; cached on clusters, where it decides who runs where."""
@@ -272,43 +254,30 @@ class EpochRunner:
             self._controls[key] = frame
         return frame
 
-    def _complete(self, reports: list[dict[str, Any]], info: EpochInfo) -> list[dict[str, Any]]:
+    def _complete(self, reports: list[SubtaskReport], epoch: Epoch) -> list[SubtaskReport]:
         """Return the reports of all subtasks in order."""
-        seen = {(r["level"], r["subtask"]) for r in reports}
+        seen = {report.place for report in reports}
         widths = self._spec.plan.level_parallelism
         expected = {(n, i) for n in range(1, len(widths)) for i in range(widths[n])}
         if seen != expected or len(reports) != len(expected):
             missing = sorted(expected - seen)
             msg = (
-                f"epoch {info.epoch}: {len(reports)} reports of {len(expected)} subtasks came "
+                f"epoch {epoch.number}: {len(reports)} reports of {len(expected)} subtasks came "
                 f"back, missing (level, subtask) {missing}"
             )
             raise EpochError(msg)
-        return sorted(reports, key=lambda r: (r["level"], r["subtask"]))
+        return sorted(reports, key=lambda report: report.place)
 
-    def _note(self, reports: list[dict[str, Any]]) -> None:
+    def _note(self, sources: list[SourceReport], subtasks: list[SubtaskReport]) -> None:
         """Remember what the next epoch is expected to be like."""
-        self._moved = Moved.of(reports)
-        read = [report["read"] for report in reports if not report["level"]]
-        rows, size = (sum(column) for column in zip(*read, strict=True)) if read else (0, 0)
+        self._traffic = EpochTraffic.of(sources, subtasks)
+        rows = sum(report.rows_read for report in sources)
         if rows:
-            self._width = size / rows
+            self._width = sum(report.bytes_read for report in sources) / rows
 
-    def close(self) -> None:
-        """Free the cached control rows and the connections."""
+    def close(self, *, spark_is_lost: bool) -> None:
+        """Free the connections and, unless they went with Spark, the cached control rows."""
         self._relay.close()
-        for frame in self._controls.values():
+        for frame in () if spark_is_lost else self._controls.values():
             frame.unpersist()
         self._controls.clear()
-
-
-def _python(task: Any, names: list[str]) -> Column:
-    """Return a stage of Python over whole partitions, to be used in any number of epochs."""
-    kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
-    stage = UserDefinedFunction(task, _FRAME_TYPE, name=type(task).__name__, evalType=kind)
-    return stage(*(F.col("`" + name.replace("`", "``") + "`") for name in names))
-
-
-def _stage(frame: DataFrame, python: Column) -> DataFrame:
-    """Return `frame.mapInArrow(…)`, without making the stage and asking for the columns again."""
-    return DataFrame(frame._jdf.mapInArrow(python._jc, False, None), frame.sparkSession)

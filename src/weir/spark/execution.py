@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from functools import partial
 
+from pyspark.sql import SparkSession
+
+from weir.clock import SystemClock
 from weir.common.configuration import Configuration
 from weir.config import ambient
 from weir.config import execution as e
 from weir.config import rest as r
 from weir.config.effective import Settings
+from weir.config.security import REST_ENABLED
 from weir.errors import UsageError
+from weir.graph.plan import compile_plan
 from weir.graph.transformation import StreamGraph
 from weir.graph.uids import check_uids
+from weir.ids import new_job_id
+from weir.jobmanager.announcement import Announcement, refuse_twin
+from weir.jobmanager.background import BackgroundThread
+from weir.jobmanager.client import LocalJob
+from weir.jobmanager.gateway import FlightNetwork, SlotPlace
+from weir.jobmanager.origin import find_origin
+from weir.jobmanager.postmortem import HostProcesses
+from weir.jobmanager.recovery import RestorePoint
+from weir.jobmanager.registry import SlotRegistry
+from weir.jobmanager.restoration import JobSpec
+from weir.jobmanager.results import Results
 from weir.jobmanager.settings import JobSettings
+from weir.jobmanager.supervisor import Supervisor
+from weir.jobmanager.surroundings import Surroundings
 from weir.rest.server import RestServer, endpoint
 from weir.rest.settings import RestSettings
-from weir.spark.job import SparkJob
-from weir.spark.session import get_spark
+from weir.spark.engine import SparkEngine
+from weir.spark.resume import Resume
+from weir.spark.session import get_spark, is_local
+from weir.spark.sources import declare_types
+from weir.spark.workspace import Workspace
+from weir.storage.memory import MemoryStorage
+from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.job")
+_ASKED_FOR = (r.BIND_ADDRESS, r.BIND_PORT, r.ADDRESS, r.TOKEN, REST_ENABLED)
 
 
-def submit(graph: StreamGraph, configuration: Configuration) -> SparkJob:
+def submit(graph: StreamGraph, configuration: Configuration) -> LocalJob:
     """Start a job in the active Spark session and return its handle at once.
 
     Settings come from the configuration file, Spark's configuration, the environment, the command
@@ -41,12 +67,83 @@ def submit(graph: StreamGraph, configuration: Configuration) -> SparkJob:
     if graph.max_parallelism is None and most > 0:
         graph.max_parallelism = most
     rest = _rest(resolved)
-    job = SparkJob(graph, settings, spark, resolved.shown())
+    announcement = None if rest is None else _announcement(rest)
+    job = LocalJob(_supervisor(graph, settings, spark, resolved.shown(), announcement=announcement))
+    job.supervisor.open()
     job.start()
     if rest is not None:
         rest.register(job.control)
-        job.announce(rest.local_url, rest.token or "")
+    if announcement is not None:
+        announcement.update(job.supervisor)
     return job
+
+
+def _supervisor(
+    graph: StreamGraph,
+    settings: JobSettings,
+    spark: SparkSession,
+    shown: Mapping[str, str],
+    announcement: Announcement | None,
+) -> Supervisor:
+    """Compile the program; everything that can be refused is refused here."""
+    declare_types(graph)
+    plan = compile_plan(graph, settings.parallelism or spark.sparkContext.defaultParallelism)
+    refuse_twin(plan.job_name, settings)
+    job_id, clock = new_job_id(), SystemClock()
+    workspace = Workspace(job_id, settings)
+    in_memory = settings.state_files.in_memory and settings.checkpoint_dir is None
+    storage = MemoryStorage() if in_memory else workspace.storage
+    origin = find_origin(job_id, plan, settings, storage, work_root=workspace.root)
+    place = SlotPlace(
+        workspace.socket_dir,
+        workspace.log_dir,
+        local=is_local(spark),
+        default_logs=settings.log_dir is None,
+        tls=settings.tls,
+    )
+    processes = HostProcesses(place.host, workspace.log_dir, clock)
+    network = FlightNetwork(SlotRegistry(clock, settings.lease_ms, processes), clock, place)
+    resume = _resume(origin.claim.point, settings)
+    engine = SparkEngine(spark, settings, workspace, network, clock=clock, resume=resume)
+    spec = JobSpec(
+        job_id=job_id,
+        plan=plan,
+        settings=settings,
+        storage=storage,
+        graph=graph,
+        claim=origin.claim,
+        lineage=origin.lineage,
+        configuration=shown,
+    )
+    surroundings = Surroundings(
+        clock=clock,
+        background=BackgroundThread("weir-checkpoints"),
+        commit=engine.sinks.commit,
+        changed=partial(_changed, workspace, announcement),
+        leave=workspace.leave,
+    )
+    results = Results(settings.checkpoint.interval_ms is not None)
+    return Supervisor(spec, engine, network, results, surroundings=surroundings)
+
+
+def _changed(workspace: Workspace, announcement: Announcement | None, job: Supervisor) -> None:
+    """Let others know how the job is now, and let go what it does not need any more."""
+    if announcement is not None:
+        announcement.update(job)
+    coordinator = job.checkpoints.coordinator
+    workspace.completed(coordinator.attempt, [ref.checkpoint_id for ref in coordinator.completed])
+
+
+def _resume(point: RestorePoint | None, settings: JobSettings) -> Resume:
+    """Return where the sources begin: behind what the job before this one has read."""
+    if point is None:
+        return Resume()
+    storage = open_storage(point.storage_uri, settings.storage)
+    return Resume(point.metadata.sources, storage, point.directory)
+
+
+def _announcement(rest: RestServer) -> Announcement:
+    return Announcement(rest.local_url, rest.token or "", rest.files)
 
 
 def _rest(settings: Settings) -> RestServer | None:
@@ -58,7 +155,7 @@ def _rest(settings: Settings) -> RestServer | None:
     try:
         return endpoint(RestSettings.of(settings))
     except UsageError as error:
-        if any(settings.is_set(o) for o in (r.BIND_ADDRESS, r.BIND_PORT, r.ADDRESS, r.TOKEN)):
+        if any(settings.is_set(option) for option in _ASKED_FOR):
             raise
         log.warning("the job cannot be reached by commands: %s", error)
         return None

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
 from weir.checkpoint.metadata import SourceLayout, SourcePositions
-from weir.errors import CorruptStateError
+from weir.errors import CorruptStateError, StorageError
 
 _COMPACT_INTERVAL = 10
 NO_OFFSET = "-"
@@ -26,8 +27,13 @@ LOG_DIRECTORY = "@directory"
 def read_positions(
     query_dir: Path, batch_id: int, layout: tuple[SourceLayout, ...]
 ) -> SourcePositions:
-    """Return the positions at the end of a batch; Spark logs them before it runs the batch."""
-    text = (query_dir / "offsets" / str(batch_id)).read_text()
+    """Return the positions at the end of a batch; Spark logs them before it runs the batch.
+
+    Raises:
+        StorageError: the log cannot be read.
+    """
+    with _named(query_dir):
+        text = (query_dir / "offsets" / str(batch_id)).read_text()
     return SourcePositions(
         batch_id=batch_id,
         offset_lines=tuple(text.splitlines()),
@@ -56,8 +62,34 @@ def prepare_query_dir(
 
     Raises:
         CorruptStateError: the source logs that the positions refer to are missing or damaged.
+        StorageError: the directory cannot be written, or the one that it belongs in has vanished.
     """
-    target.mkdir(parents=True, exist_ok=True)
+    with _named(target):
+        # Not made anew: it held the logs, and what is mounted there may come back.
+        target.mkdir(exist_ok=True)
+        _fill(target, positions, layout, fresh)
+
+
+@contextmanager
+def _named(directory: Path) -> Iterator[None]:
+    """Let what the file system refuses name the directory, and say that it is tried again."""
+    try:
+        yield
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename not in (None, str(directory)) else ""
+        msg = (
+            f"the query directory {str(directory)!r} cannot be used: {error.strerror or error}"
+            f"{place}; the restart strategy decides how often it is tried again"
+        )
+        raise StorageError(msg) from error
+
+
+def _fill(
+    target: Path,
+    positions: SourcePositions | None,
+    layout: tuple[SourceLayout, ...],
+    fresh: Collection[int],
+) -> None:
     if positions is None or not positions.layout:
         return
     before = {entry.uid: entry.index for entry in positions.layout}
@@ -211,8 +243,3 @@ def _write(path: Path, text: str) -> None:
         out.flush()
         os.fsync(out.fileno())
     temporary.replace(path)
-
-
-def layout_of(uids: Iterable[str]) -> tuple[SourceLayout, ...]:
-    """Number the sources in plan order."""
-    return tuple(SourceLayout(uid, index) for index, uid in enumerate(uids))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from weir.checkpoint.metadata import SourceLayout, SourcePositions
 from weir.checkpoint.paths import split_location
+from weir.connector.source import RecordCount
 from weir.errors import CorruptStateError, IncompatibleStateError, StorageError
 from weir.spark.positions import (
     LOG_DIRECTORY,
@@ -25,7 +26,6 @@ from weir.spark.positions import (
     offset_of,
     source_log,
 )
-from weir.spark.spool import Spool
 from weir.storage.base import Storage
 from weir.storage.options import StorageOptions
 from weir.storage.uri import open_storage
@@ -39,7 +39,7 @@ _CHUNK = 4 << 20
 class Describer:
     """Turns positions in this job's logs into ones that another job can start from."""
 
-    spools: Mapping[int, Spool] = field(default_factory=dict)
+    spools: Mapping[int, RecordCount] = field(default_factory=dict)
     kept: Mapping[int, Path] = field(default_factory=dict)
     options: StorageOptions | None = None
 

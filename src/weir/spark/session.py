@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import site
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,20 +13,24 @@ from pyspark.sql import SparkSession
 
 from weir.errors import JobExecutionError, UsageError
 from weir.spark.batches import SAFE
-
-_FILE_MANAGER = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+from weir.spark.internals import (
+    CHECKPOINT_FILE_MANAGER,
+    DAEMON_MODULE,
+    RENAMING_FILE_MANAGER,
 )
+from weir.storage.private_files import temporary_directory
+
 # What a session needs while the query starts; the query keeps its own copy afterwards.
 _QUERY_SETTINGS = {
     # An empty input would otherwise be optimised into a plan without partitions.
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.streaming.checkpointFileManagerClass": _FILE_MANAGER,
+    CHECKPOINT_FILE_MANAGER: RENAMING_FILE_MANAGER,
     "spark.sql.streaming.minBatchesToRetain": "1000",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(SAFE.rows),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(SAFE.bytes),
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
 }
+_SOCKET_DIR_MAX = 104 - 1 - 42
 _NEW_SESSION_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stopTimeout": "30s",
@@ -74,7 +75,7 @@ def get_spark(app_name: str = "weir") -> SparkSession:
         builder = builder.config("spark.python.unix.domain.socket.dir", _socket_dir())
         # Only here are the workers sure to find the module before any code was shipped to them.
         _let_workers_find_weir()
-        builder = builder.config("spark.python.daemon.module", "weir.spark.daemon")
+        builder = builder.config(DAEMON_MODULE, "weir.spark.daemon")
     for key, value in _NEW_SESSION_SETTINGS.items():
         builder = builder.config(key, value)
     # Quiet by default: what fails reaches the user as an exception, not as a page of Java.
@@ -95,10 +96,7 @@ def _socket_dir() -> str:
 
     A socket's path has 104 bytes at most, on some systems, and Spark's names have 42 of them.
     """
-    usual = tempfile.gettempdir()
-    directory = tempfile.mkdtemp(prefix="weir-spark-", dir=usual if len(usual) < 40 else "/tmp")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
+    return str(temporary_directory("weir-spark-", longest=_SOCKET_DIR_MAX))
 
 
 def _let_workers_find_weir() -> None:
@@ -107,17 +105,6 @@ def _let_workers_find_weir() -> None:
     paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     if base not in (*paths, *site.getsitepackages(), site.getusersitepackages()):
         os.environ["PYTHONPATH"] = os.pathsep.join([*paths, base])
-
-
-def spark_stopped(spark: SparkSession) -> bool:
-    """Tell whether somebody stopped Spark under our feet."""
-    context = spark.sparkContext._jsc
-    if context is None:
-        return True
-    try:
-        return bool(context.sc().isStopped())
-    except Exception:
-        return True  # The JVM is gone.
 
 
 def is_local(spark: SparkSession) -> bool:

@@ -1,12 +1,14 @@
 """Turning the program's sources into one streaming DataFrame.
 
-One source keeps its columns; several are united with one struct column each, so that Spark logs
-their offsets in one record.
+Every form in which a source can be opened (see `weir.connector.source`) becomes a stream here. One
+source keeps its columns; several are united with one struct column each, so that Spark logs their
+offsets in one record.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,24 +16,37 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from weir.clock import SystemClock
 from weir.codec.arrow import arrow_schema_for, type_from_arrow
+from weir.connector.builtin_sources import DataFrameSource
+from weir.connector.decoder import Decoder, JournalEntries, TypedColumns
+from weir.connector.source import (
+    FileRows,
+    Journal,
+    Opening,
+    RecordCount,
+    Source,
+    SplitRows,
+    Splits,
+    TableRows,
+)
+from weir.connector.spool import Spool
 from weir.errors import UsageError
 from weir.graph.plan import JobPlan, OperatorNode
-from weir.graph.sources import (
-    CollectionSource,
-    DataFrameSource,
-    FunctionSource,
-    SequenceSource,
-    TextFileSource,
-)
 from weir.graph.transformation import StreamGraph
+from weir.runtime.context import RuntimeContext
+from weir.runtime.metrics import OperatorMetrics
+from weir.runtime.operator import TaskFacts
 from weir.spark.function_source import FunctionRunner
+from weir.spark.internals import arrow_schema
+from weir.spark.kept_rows import kept_splits
 from weir.spark.resume import Resume
-from weir.spark.spool import Spool, spool_collection, spool_sequence
 from weir.spark.worker import SourceColumns
+
+_KEPT_FILES_PER_BATCH = 8
+_KEPT_ROWS_PER_FILE = 500_000
 
 
 @dataclass
@@ -39,12 +54,11 @@ class OpenedSource:
     """A source as a stream; `kept` is where the rows of a bounded DataFrame lie."""
 
     node: OperatorNode
-    dataframe: DataFrame
-    decode: str
-    type_info: Any
     bounded: bool
+    dataframe: DataFrame
+    decoder: Decoder
     runner: FunctionRunner | None = None
-    spool: Spool | None = None
+    spool: RecordCount | None = None
     kept: Path | None = None
 
 
@@ -61,7 +75,7 @@ class Input:
     uids: list[str]
     bounded: bool
     runners: list[FunctionRunner] = field(default_factory=list)
-    spools: dict[int, Spool] = field(default_factory=dict)
+    spools: dict[int, RecordCount] = field(default_factory=dict)
     kept: dict[int, Path] = field(default_factory=dict)
 
 
@@ -69,7 +83,7 @@ def declare_types(graph: StreamGraph) -> None:
     """Give DataFrame sources the type of their columns, before the plan is compiled."""
     for t in graph.transformations:
         if t.kind == "source" and isinstance(t.function, DataFrameSource):
-            schema = to_arrow_schema(t.function.dataframe.schema, timezone="UTC")
+            schema = arrow_schema(t.function.dataframe.schema, timezone="UTC")
             declared = t.function.type_info or t.output_type
             t.output_type = declared or type_from_arrow(schema)
             if arrow_schema_for(t.output_type) is None:
@@ -86,16 +100,6 @@ def arrow_schema_for_field(field_: Any) -> Any:
     return arrow_schema_for(type_from_arrow(pa.schema([field_])))
 
 
-def detach_sources(plan: JobPlan) -> dict[int, Any]:
-    """Take source objects (DataFrames, collections) out of the plan: they stay in the driver."""
-    sources: dict[int, Any] = {}
-    for op in plan.operators:
-        if op.kind == "source":
-            sources[op.index] = op.function
-            op.function = None
-    return sources
-
-
 class SourceOpener:
     """Opens sources below one spool directory, behind what a job before this one has read."""
 
@@ -105,67 +109,103 @@ class SourceOpener:
         spool: Path,
         records_per_file: int,
         resume: Resume | None = None,
+        job_parameters: Mapping[str, str] | None = None,
     ) -> None:
-        """Bind to a session and a place for spooled data."""
+        """Bind to a session and a place for spooled data; source functions see the parameters."""
         self._spark = spark
         self._spool = spool
         self._records = records_per_file
         self._resume = resume or Resume()
+        self._parameters = dict(job_parameters or {})
 
     def open(self, plan: JobPlan, sources: dict[int, Any], stop: threading.Event) -> Input:
         """Open all sources of a plan."""
-        opened = [
-            self._open(plan.operators[index], source, stop) for index, source in sources.items()
-        ]
-        return unite(opened)
+        return unite(
+            [self._open(plan, plan.operators[i], source, stop) for i, source in sources.items()]
+        )
 
-    def _open(self, node: OperatorNode, source: Any, stop: threading.Event) -> OpenedSource:
-        folder, skip = self._spool / str(node.index), self._resume.records(uid_of(node))
-        if isinstance(source, CollectionSource):
-            path = spool_collection(folder, source.elements, source.type_info, self._records, skip)
-            frame, spool = self._stream(path, "p binary"), Spool(path, skip)
-            return OpenedSource(node, frame, "pickled", None, True, spool=spool)
-        if isinstance(source, SequenceSource):
-            path = spool_sequence(folder, source.start, source.end, self._records, skip)
-            frame, spool = self._stream(path, "start bigint, stop bigint"), Spool(path, skip)
-            return OpenedSource(node, frame, "ranges", None, True, spool=spool)
-        if isinstance(source, TextFileSource):
-            return OpenedSource(node, self._text(source), "text", None, True)
-        if isinstance(source, FunctionSource):
-            spool = Spool(folder / "function", skip)
-            runner = FunctionRunner(source.function, spool, source.type_info, stop)
-            frame = self._stream(spool.directory, "p binary")
-            return OpenedSource(node, frame, "pickled", None, False, runner, spool)
-        if isinstance(source, DataFrameSource):
-            frame = source.dataframe
-            if frame.isStreaming:
-                return OpenedSource(node, frame, "columns", node.output_type, False)
-            kept = self._static(node, frame)
-            reader = self._spark.readStream.schema(frame.schema).option("maxFilesPerTrigger", 8)
-            stream, declared = reader.parquet(str(kept)), node.output_type
-            return OpenedSource(node, stream, "columns", declared, True, kept=kept)
-        msg = f"source '{node.name}': {type(source).__name__} is not a source that Weir can read"
-        raise UsageError(msg)
-
-    def _stream(self, path: Path, schema: str) -> DataFrame:
-        reader = self._spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-        return reader.parquet(str(path))
-
-    def _text(self, source: TextFileSource) -> DataFrame:
-        path = Path(source.path.removeprefix("file://"))
-        reader = self._spark.readStream.option("encoding", source.charset)
-        if path.is_file():
-            return reader.option("pathGlobFilter", path.name).text(str(path.parent))
-        if not path.exists():
-            msg = f"read_text_file: {str(path)!r} does not exist"
+    def _open(
+        self, plan: JobPlan, node: OperatorNode, source: Any, stop: threading.Event
+    ) -> OpenedSource:
+        if not isinstance(source, Source):
+            found = type(source).__name__
+            msg = f"source '{node.name}': {found} is not a source that Weir can read"
             raise UsageError(msg)
-        return reader.text(str(path))
+        opening = Opening(
+            node.name,
+            self._spool / str(node.index),
+            self._resume.records(uid_of(node)),
+            self._records,
+            type_info=node.output_type,
+        )
+        stream = source.open(opening)
+        if isinstance(stream, FileRows):
+            return OpenedSource(node, source.bounded, self._files(stream), stream.decoder)
+        if isinstance(stream, TableRows):
+            return self._table(node, stream)
+        if isinstance(stream, Splits):
+            return self._splits(node, stream, bounded=source.bounded)
+        return self._journal(plan, node, opening, stream, stop=stop)
 
-    def _static(self, node: OperatorNode, frame: DataFrame) -> Path:
+    def _files(self, rows: FileRows) -> DataFrame:
+        reader = self._spark.readStream.format(rows.format).options(**rows.options)
+        if rows.path.is_file():
+            return reader.option("pathGlobFilter", rows.path.name).load(str(rows.path.parent))
+        return reader.load(str(rows.path))
+
+    def _splits(self, node: OperatorNode, splits: Splits, *, bounded: bool) -> OpenedSource:
+        reader = self._spark.readStream.option("maxFilesPerTrigger", splits.files_per_batch)
+        names = reader.text(str(splits.folder))
+        decoder = SplitRows(splits.reader, splits.decoder)
+        return OpenedSource(node, bounded, names, decoder, spool=splits.counted)
+
+    def _journal(
+        self,
+        plan: JobPlan,
+        node: OperatorNode,
+        opening: Opening,
+        journal: Journal,
+        stop: threading.Event,
+    ) -> OpenedSource:
+        spool = Spool(opening.directory / "function", opening.skip)
+        facts = TaskFacts(
+            "",
+            plan.job_name,
+            attempt=0,
+            subtask=0,
+            clock=SystemClock(),
+            report=lambda index, kind, values: None,
+            job_parameters=self._parameters,
+        )
+        context = RuntimeContext(node, facts, OperatorMetrics(node.name).group, None)
+        runner = FunctionRunner(journal.function, spool, journal.type_info, stop, context=context)
+        opened = self._splits(node, spool.stream(JournalEntries()), bounded=False)
+        opened.runner = runner
+        return opened
+
+    def _table(self, node: OperatorNode, rows: TableRows) -> OpenedSource:
+        frame: DataFrame = rows.table
+        decoder = TypedColumns(rows.type_info)
+        if frame.isStreaming:
+            return OpenedSource(node, False, frame, decoder)
+        kept = self._keep(node, frame)
+        splits = kept_splits(
+            self._spark, kept, frame.schema, decoder, files_per_batch=_KEPT_FILES_PER_BATCH
+        )
+        if splits is not None:
+            opened = self._splits(node, splits, bounded=True)
+            opened.kept = kept
+            return opened
+        reader = self._spark.readStream.schema(frame.schema)
+        stream = reader.option("maxFilesPerTrigger", _KEPT_FILES_PER_BATCH).parquet(str(kept))
+        return OpenedSource(node, True, stream, decoder, kept=kept)
+
+    def _keep(self, node: OperatorNode, frame: DataFrame) -> Path:
         """Keep the rows: computing them again might give others, or in another order."""
         path = self._spool / str(node.index) / "dataframe"
         if not self._resume.take_kept(uid_of(node), path):
-            frame.write.mode("overwrite").option("maxRecordsPerFile", 500_000).parquet(str(path))
+            writer = frame.write.mode("overwrite")
+            writer.option("maxRecordsPerFile", _KEPT_ROWS_PER_FILE).parquet(str(path))
         return path
 
 
@@ -183,17 +223,17 @@ def unite(opened: list[OpenedSource]) -> Input:
     bounded = all(s.bounded for s in opened)
     if len(opened) == 1:
         only = opened[0]
-        plain = SourceColumns(only.node.index, only.decode, only.type_info, None)
-        return Input(only.dataframe, (plain,), uids, bounded, runners, spools, kept)
+        plain = SourceColumns(only.node.index, only.decoder, None)
+        return Input(
+            only.dataframe, (plain,), uids, bounded, runners=runners, spools=spools, kept=kept
+        )
     schemas = [s.dataframe.schema for s in opened]
     parts = [_tagged(i, s.dataframe, schemas) for i, s in enumerate(opened)]
     frame = parts[0]
     for part in parts[1:]:
         frame = frame.unionByName(part)
-    columns = tuple(
-        SourceColumns(s.node.index, s.decode, s.type_info, f"s{i}") for i, s in enumerate(opened)
-    )
-    return Input(frame, columns, uids, bounded, runners, spools, kept)
+    columns = tuple(SourceColumns(s.node.index, s.decoder, f"s{i}") for i, s in enumerate(opened))
+    return Input(frame, columns, uids, bounded, runners=runners, spools=spools, kept=kept)
 
 
 def _tagged(index: int, frame: DataFrame, schemas: list[StructType]) -> DataFrame:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-import pickle
 import socket
-import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,14 +19,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from weir.clock import SystemClock
-from weir.codec.arrow import batch_to_rows
+from weir.connector.decoder import Columns, Decoder, Mark, Records
+from weir.errors import WeirError
 from weir.failpoint import reach
 from weir.graph.plan import JobPlan
 from weir.runtime.frame import (
     FRAME_SCHEMA,
     REPORT_EDGE,
-    Chunk,
-    ColumnChunk,
     Frame,
     frames_to_batch,
     load_program,
@@ -38,12 +35,13 @@ from weir.runtime.frame import (
     size_of,
 )
 from weir.runtime.operator import TaskFacts
+from weir.runtime.report import SourceReport
 from weir.runtime.source_side import SourceSide
 from weir.slot.channel import Channel, ChannelError
+from weir.slot.memory_watch import watch_memory
 from weir.slot.messages import EpochCall, SlotFailure
-from weir.slot.service import failure_message
+from weir.slot.service import failure_message, out_of_memory
 from weir.slot.spawn import Contact, start_slot
-from weir.spark.spool import expand_ranges
 
 CONTROL_ROW = -2
 PACKED_ROW = -3
@@ -53,31 +51,32 @@ log = logging.getLogger("weir.worker")
 _plans: dict[str, JobPlan] = {}
 _channels: dict[str, Channel] = {}
 _slots: dict[tuple[str, int, int], str] = {}
+_running: dict[str, SourceTask] = {}
 
 
 @dataclass(frozen=True)
 class SourceColumns:
-    """How the rows of one source arrive.
+    """How the rows of one source arrive, and what makes records of them.
 
-    `decode` is "columns" (typed columns), "pickled" (a column of pickled lists), "ranges" (of
-    whole numbers) or "text".
     `column` is the struct column of this source when several are united, else None.
     """
 
     operator: int
-    decode: str
-    type_info: Any
+    decoder: Decoder
     column: str | None
 
 
 class TaskCall(msgspec.Struct, frozen=True):
     """What the driver tells the tasks of an epoch.
 
-    With `share` level 0 returns its frames to the driver, if they have no more bytes than that.
+    With `allowance` level 0 returns its frames to the driver, if they have no more bytes than that.
     """
 
-    epoch: EpochCall
-    share: int | None = None
+    call: EpochCall
+    allowance: int | None = None
+
+
+_decode_call = msgspec.json.Decoder(TaskCall).decode
 
 
 def _told() -> TaskCall:
@@ -86,7 +85,7 @@ def _told() -> TaskCall:
     The tasks themselves stay the same from epoch to epoch, so that nothing has to be pickled and
     analysed again.
     """
-    return msgspec.json.decode(_task().getLocalProperty(EPOCH_PROPERTY) or "", type=TaskCall)
+    return _decode_call(_task().getLocalProperty(EPOCH_PROPERTY) or "")
 
 
 def _task() -> TaskContext:
@@ -111,12 +110,13 @@ class SourceTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Turn source rows into frames."""
+        _watch_memory(self)
         try:
             told = _told()
             rest = iter(batches)
-            lists = self._run(rest, told.epoch.checkpoint_id)
-            if told.share is not None:
-                packed = _packed(lists, told.share)
+            lists = self._run(rest)
+            if told.allowance is not None:
+                packed = _packed(lists, told.allowance)
                 for _ in rest:
                     """Spark fails a task that leaves input unread, sooner or later."""
                 yield packed
@@ -128,7 +128,7 @@ class SourceTask:
             report_failure(self.contact, failure_message(self.attempt, -1, error))
             raise
 
-    def _run(self, batches: Iterable[pa.RecordBatch], barrier: int | None) -> Iterator[list[Frame]]:
+    def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Frame]]:
         plan = load_plan(self.plan_id, self.plan)
         partition = _task().partitionId()
         facts = TaskFacts(
@@ -145,28 +145,49 @@ class SourceTask:
             reach("worker.source")
             rows += batch.num_rows
             size += batch.nbytes
-            self._feed(side, batch)
-            frames = side.take_frames()
-            if frames:
-                sent += size_of(frames)
-                yield frames
-        frames = [*side.take_frames(), *side.finish(barrier)]
+            for operator, decoded in self._decoded(batch):
+                side.take(operator, decoded)
+                frames = side.take_frames()
+                if frames:
+                    sent += size_of(frames)
+                    yield frames
+        frames = [*side.take_frames(), *side.finish()]
         sent += size_of(frames)
-        report = pack_report(source_report(partition, (rows, size), sent))
+        report = pack_report(SourceReport(partition, rows, size, sent))
         yield [*frames, Frame(0, REPORT_EDGE, origin(partition, 0), report)]
 
-    def _feed(self, side: SourceSide, batch: pa.RecordBatch) -> None:
+    def _decoded(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Records | Columns | Mark]]:
+        """Return what the rows of a batch hold, piece by piece, by source operator."""
         for source in self.sources:
             part = batch
             if source.column is not None:
                 column = batch.column(source.column)
                 part = _struct_rows(column)
             if part.num_rows:
-                _feed_source(side, source, part)
+                for decoded in source.decoder.decode(part):
+                    yield source.operator, decoded
 
 
-def _packed(lists: Iterable[list[Frame]], share: int) -> pa.RecordBatch:
-    """Return all frames as one row; with more bytes than the share, one without any.
+def _watch_memory(task: SourceTask) -> None:
+    """Let this worker fail by name before the kernel kills it; one thread is enough for its life.
+
+    The limit of slots does not count here: a worker holds batches of Spark as well.
+    """
+    begun = bool(_running)
+    _running["task"] = task
+    if not begun:
+        watch = (None, threading.Event(), _out_of_memory)
+        threading.Thread(target=watch_memory, args=watch, name="memory", daemon=True).start()
+
+
+def _out_of_memory(reason: str) -> None:
+    task = _running["task"]
+    report_failure(task.contact, out_of_memory(task.attempt, -1, reason))
+    os._exit(1)
+
+
+def _packed(lists: Iterable[list[Frame]], allowance: int) -> pa.RecordBatch:
+    """Return all frames as one row; with more bytes than the allowance, one without any.
 
     What is not read then is read again by the tasks that do without the driver.
     """
@@ -174,7 +195,7 @@ def _packed(lists: Iterable[list[Frame]], share: int) -> pa.RecordBatch:
     size = 0
     for frames in lists:
         size += size_of(frames)
-        if size > share:
+        if size > allowance:
             return frames_to_batch([Frame(0, PACKED_ROW, 0, b"")], int)
         kept += frames
     return frames_to_batch([Frame(0, PACKED_ROW, 0, pack_frames(kept))], int)
@@ -187,25 +208,6 @@ def _struct_rows(column: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(column)
 
 
-def _feed_source(side: SourceSide, source: SourceColumns, batch: pa.RecordBatch) -> None:
-    if source.decode == "pickled":
-        for value in batch.column(0):
-            side.feed(source.operator, Chunk(pickle.loads(value.as_buffer())))
-        return
-    if source.decode == "ranges":
-        for numbers in expand_ranges(batch):
-            side.feed(source.operator, Chunk(numbers))
-        return
-    if source.decode == "text":
-        side.feed(source.operator, Chunk(batch.column(0).to_pylist()))
-        return
-
-    def to_rows(chunk: ColumnChunk) -> Chunk:
-        return Chunk(batch_to_rows(chunk.batch, source.type_info))
-
-    side.feed_columns(source.operator, ColumnChunk(batch), to_rows)
-
-
 def load_plan(plan_id: str, data: bytes) -> JobPlan:
     """Unpickle a plan once per process."""
     plan = _plans.get(plan_id)
@@ -213,11 +215,6 @@ def load_plan(plan_id: str, data: bytes) -> JobPlan:
         _plans.clear()
         plan = _plans[plan_id] = load_program(data)
     return plan
-
-
-def source_report(partition: int, read: tuple[int, int], sent: int) -> dict[str, Any]:
-    """Return what a partition of level 0 tells the driver: rows and bytes read, bytes sent."""
-    return {"level": 0, "subtask": partition, "rows": [], "read": read, "sent": sent}
 
 
 @dataclass(frozen=True)
@@ -233,11 +230,11 @@ class PipeTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run inside `mapInArrow`."""
         subtask = _task().partitionId()
-        call = msgspec.structs.replace(_told().epoch, level=self.level)
+        call = msgspec.structs.replace(_told().call, level=self.level)
         table = np.array(self.next_salts or (0,), np.int32)
         whole = False
         try:
-            channel = connected(self._locate(call.attempt, subtask), self.contact.token)
+            channel = connected(self._locate(call.attempt, subtask), self.contact)
             for batch in channel.exchange(call, self._frames(batches, subtask)):
                 targets = batch.column(0).to_numpy()
                 salts = pa.array(table[targets] if len(self.next_salts) else targets)
@@ -275,7 +272,7 @@ class PipeTask:
         return _slots[place]
 
     def _ask(self, attempt: int, subtask: int) -> str:
-        driver = connected(self.contact.location, self.contact.token)
+        driver = connected(self.contact.location, self.contact)
         body = msgspec.msgpack.encode((attempt, subtask))
         host = host_name(self.contact)
         while True:
@@ -290,14 +287,14 @@ class PipeTask:
                 raise ChannelError(msg)
 
 
-def connected(location: str, token: bytes) -> Channel:
+def connected(location: str, contact: Contact) -> Channel:
     """Return a connection of this process, kept from epoch to epoch."""
     channel = _channels.get(location)
-    if channel is not None and channel.has(token):
+    if channel is not None and channel.has(contact.token):
         return channel
     if channel is not None or len(_channels) >= _CHANNELS_MAX:
         forget_connections()
-    channel = _channels[location] = Channel(location, token)
+    channel = _channels[location] = Channel(location, contact.token, contact.tls)
     return channel
 
 
@@ -320,13 +317,8 @@ def host_name(contact: Contact) -> str:
 def report_failure(contact: Contact, failure: SlotFailure) -> None:
     """Tell the JobManager why this task is about to fail; it may know better already."""
     try:
-        driver = Channel(contact.location, contact.token)
+        driver = Channel(contact.location, contact.token, contact.tls)
         driver.call_struct("failure", failure, timeout_s=5.0)
         driver.close()
-    except ChannelError as error:
+    except WeirError as error:
         log.warning("%s", error)
-
-
-def default_socket_dir(job_id: str) -> str:
-    """Return a short private directory for Unix sockets (their paths are limited to 107 bytes)."""
-    return os.path.join(tempfile.gettempdir(), f"weir-{os.getuid()}-{job_id[:12]}")

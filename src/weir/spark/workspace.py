@@ -10,19 +10,27 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
+import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from weir.checkpoint.paths import checkpoint_id_of, metadata_path
+from weir.checkpoint.retention import JobEnd
 from weir.errors import StorageError, UsageError
 from weir.ids import JobId
+from weir.jobmanager import owner
 from weir.jobmanager.settings import JobSettings
+from weir.slot.spawn import SOCKET_DIR_MAX, default_logs
 from weir.storage.local import LocalStorage
 from weir.storage.memory import MemoryStorage
+from weir.storage.private_files import private_directory, remove_directory, temporary_directory
 from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.job")
+_QUERY = re.compile(r"query-(\d+)\Z")
 
 
 class Workspace:
@@ -54,9 +62,11 @@ class Workspace:
             kind = "work" if settings.work_dir else "checkpoint"
             msg = f"the {kind} directory {str(self.root)!r} cannot be used: {error}"
             raise StorageError(msg) from error
-        logs = Path(tempfile.gettempdir()) / f"weir-logs-{os.getuid()}"
-        self.log_dir = (Path(settings.log_dir) if settings.log_dir else logs) / job_id
-        self.socket_dir = Path(tempfile.gettempdir()) / f"weir-{os.getuid()}-{job_id[:12]}"
+        if not self.temporary:
+            _warn_of_writers(self.root)
+        self.log_dir = (Path(settings.log_dir) if settings.log_dir else default_logs()) / job_id
+        self.socket_dir = temporary_directory("weir-slots-", longest=SOCKET_DIR_MAX)
+        self._taken_in: dict[int, int] = {}
 
     def _work_root(self, work_dir: str | None, storage: object) -> Path:
         if work_dir is not None:
@@ -68,8 +78,9 @@ class Workspace:
         if isinstance(storage, LocalStorage):
             return Path(storage.root)
         if storage is None:
-            return Path(tempfile.mkdtemp(prefix="weir-"))
-        return Path(tempfile.gettempdir()) / f"weir-work-{os.getuid()}"
+            return temporary_directory("weir-job-")
+        usual = Path(tempfile.gettempdir()) / f"weir-work-{os.getuid()}"
+        return private_directory(usual, "remove it, or set weir.work-dir to another directory")
 
     @property
     def storage_uri(self) -> str:
@@ -80,15 +91,59 @@ class Workspace:
         """Return the directory of the streaming query of an attempt."""
         return self.job_dir / f"query-{attempt}"
 
+    def completed(self, attempt: int, checkpoints: Iterable[int]) -> None:
+        """Take note of all completed checkpoints that there are, in this attempt.
+
+        Once one of them was taken in it, the directories of earlier queries go, but for those
+        that positions of other checkpoints refer to.
+        """
+        kept = set(checkpoints)
+        new = kept - self._taken_in.keys()
+        self._taken_in = {
+            number: attempt if number in new else self._taken_in[number] for number in kept
+        }
+        if attempt in self._taken_in.values():
+            self.remove_queries(attempt, self._taken_in.values())
+
+    def remove_queries(self, before: int, needed: Iterable[int] = ()) -> None:
+        """Delete the query directories of earlier attempts that nobody needs."""
+        stay = set(needed)
+        for path in self.job_dir.glob("query-*"):
+            match = _QUERY.match(path.name)
+            if match is not None and int(match[1]) < before and int(match[1]) not in stay:
+                shutil.rmtree(path, ignore_errors=True)
+
     @property
     def spool(self) -> Path:
         """Return where Python data is spooled."""
         return self.job_dir / "spool"
 
+    def enter(self, job_name: str) -> None:
+        """Note that this process runs the job.
+
+        Raises:
+            StorageError: the job's directory cannot be written.
+        """
+        try:
+            owner.claim(self.job_dir, job_name)
+        except OSError as error:
+            msg = f"the directory of the job cannot be used: {_reason(error, self.job_dir)}"
+            raise StorageError(msg) from error
+
+    def leave(self, end: JobEnd) -> None:
+        """Note that the job has ended; what it does not need any more is deleted."""
+        try:
+            owner.release(self.job_dir)
+        except OSError as error:
+            # It counts no more once this process has ended.
+            log.warning("the note of the job's owner stays: %s", _reason(error, self.job_dir))
+        if end is not JobEnd.SUSPENDED:
+            self.remove_job_dir()
+
     def remove_job_dir(self) -> None:
         """Delete what a job that ended well leaves: logs of the query, spool, empty directories."""
         if self.temporary:
-            shutil.rmtree(self.root, ignore_errors=True)
+            remove_directory(self.root)
             return
         try:
             if self._has_checkpoints():
@@ -106,6 +161,21 @@ class Workspace:
             for name in self.storage.list(self.job_id)
         )
 
-    def remove_sockets(self) -> None:
-        """Delete the socket directory."""
-        shutil.rmtree(self.socket_dir, ignore_errors=True)
+
+def _warn_of_writers(root: Path) -> None:
+    """Say that others can exchange state: what they write is unpickled by this user."""
+    try:
+        mode = root.stat().st_mode
+    except OSError:
+        return
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        log.warning(
+            "every user of the host can write to %r (mode %04o), and so run code as the user of "
+            "this job, who unpickles state from it: take that right away, with chmod o-w",
+            str(root),
+            stat.S_IMODE(mode),
+        )
+
+
+def _reason(error: OSError, directory: Path) -> str:
+    return f"{error.strerror or error} ({error.filename or directory})"

@@ -6,14 +6,18 @@ A descriptor is a declaration and holds no state. Backends read it through the a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from weir.backend.base import RESERVED_PREFIX, StateKind
+from weir.backend.base import RESERVED_PREFIX
+from weir.backend.kinds import StateKind
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
+from weir.notices import warn_once
 from weir.state.ttl.config import StateTtlConfig
 
+log = logging.getLogger("weir.state")
 _AGGREGATE_METHODS = ("create_accumulator", "add", "get_result", "merge")
 
 
@@ -25,7 +29,7 @@ class StateDescriptor:
     function: Any = None
     cleanup: Any = None
 
-    def __init__(self, name: str, value_type: Any = None) -> None:
+    def __init__(self, name: str, type_info: Any = None) -> None:
         """Declare a state.
 
         Raises:
@@ -38,7 +42,7 @@ class StateDescriptor:
             )
             raise UsageError(msg)
         self.name = name
-        self.value_type = value_type
+        self.value_type = type_info
         self.ttl_config: StateTtlConfig | None = None
         self.queryable_name: str | None = None
 
@@ -68,8 +72,13 @@ class StateDescriptor:
         self.ttl_config = config
 
     def set_queryable(self, queryable_state_name: str) -> None:
-        """Let clients look into this state under the given name."""
+        """Keep the name, which has no effect, and warn once: running jobs cannot be queried yet."""
         self.queryable_name = queryable_state_name
+        warn_once(
+            log,
+            "set_queryable() has no effect yet: the state of a running job cannot be queried; "
+            "'weir state show' reads that of a checkpoint or savepoint",
+        )
 
     def __repr__(self) -> str:
         """Read as the constructor call."""

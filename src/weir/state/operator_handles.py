@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from weir.backend.admission import admission, admit_elements
+from weir.backend.admission import MapKeys, admission, admit_elements
 from weir.errors import UsageError
+from weir.keys import one_nan
 from weir.state.descriptor import StateDescriptor
 from weir.state.handles import BroadcastState, ListState, ReadOnlyBroadcastState
 
@@ -17,7 +18,6 @@ class OperatorListState(ListState[Any]):
     __slots__ = ("_admit", "_elements", "_name")
 
     def __init__(self, descriptor: StateDescriptor) -> None:
-        """Make an empty list."""
         self._name = descriptor.name
         self._admit = admission(descriptor.name, descriptor.value_type)
         self._elements: list[Any] = []
@@ -57,11 +57,11 @@ class OperatorListState(ListState[Any]):
 class OperatorBroadcastState(BroadcastState[Any, Any]):
     """A map that all subtasks maintain alike."""
 
-    __slots__ = ("_admit", "_admit_key", "_entries")
+    __slots__ = ("_admit", "_admit_key", "_entries", "_find_key", "_usual")
 
     def __init__(self, descriptor: StateDescriptor) -> None:
-        """Make an empty map."""
-        self._admit_key = admission(descriptor.name, descriptor.key_type)
+        keys = MapKeys(descriptor.name, descriptor.key_type)
+        self._admit_key, self._find_key, self._usual = keys.admit, keys.find, keys.usual
         self._admit = admission(descriptor.name, descriptor.value_type)
         self._entries: dict[Any, Any] = {}
 
@@ -71,10 +71,12 @@ class OperatorBroadcastState(BroadcastState[Any, Any]):
 
     def fill(self, elements: list[Any]) -> None:
         """Take over restored entries."""
-        self._entries = dict(elements)
+        self._entries = {one_nan(key): value for key, value in elements}
 
     def get(self, key: Any) -> Any:
         """Return the value under a map key, None when there is none."""
+        if key.__class__ not in self._usual:
+            key = self._find_key(key)
         return self._entries.get(key)
 
     def put(self, key: Any, value: Any) -> None:
@@ -88,10 +90,12 @@ class OperatorBroadcastState(BroadcastState[Any, Any]):
 
     def remove(self, key: Any) -> None:
         """Remove a map key; nothing happens when it is absent."""
-        self._entries.pop(key, None)
+        self._entries.pop(self._find_key(key), None)
 
     def contains(self, key: Any) -> bool:
         """Tell whether a map key is present."""
+        if key.__class__ not in self._usual:
+            key = self._find_key(key)
         return key in self._entries
 
     def items(self) -> list[tuple[Any, Any]]:
@@ -121,7 +125,6 @@ class ReadOnlyBroadcastView(ReadOnlyBroadcastState[Any, Any]):
     __slots__ = ("_name", "_state")
 
     def __init__(self, state: BroadcastState[Any, Any], name: str) -> None:
-        """Look at a broadcast state."""
         self._state = state
         self._name = name
 

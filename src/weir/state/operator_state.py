@@ -109,7 +109,7 @@ class _Entry:
         key = self._key
         if key is not None:
             require_same_key("map key", restored.types.get("map_key"), key, subject)
-        value = migration(restored.types["value"], self._value_type, subject=subject)
+        value = migration(restored.types.get("value"), self._value_type, subject=subject)
         if key is None:
             self.handle.fill([value.decode(e) for e in restored.elements])
         else:
@@ -132,35 +132,51 @@ def _decode_entry(data: bytes, key: Codec, value: Codec) -> tuple[Any, Any]:
     return key.decode(pair[0]), value.decode(pair[1])
 
 
+def refuse_ttl(descriptor: StateDescriptor) -> None:
+    """Refuse a descriptor of operator state whose entries are to expire, as in Flink.
+
+    Raises:
+        UsageError: it has a time to live.
+    """
+    config = descriptor.ttl_config
+    if config is not None and config.is_enabled():
+        msg = (
+            f"operator state {descriptor.name!r} has a time to live, but only keyed state can "
+            "expire: leave out enable_time_to_live(), or keep it in keyed state after key_by()"
+        )
+        raise UsageError(msg)
+
+
 class OperatorStateStore:
     """The operator state of one subtask of one operator."""
 
     def __init__(self) -> None:
-        """Make an empty store."""
         self._entries: dict[str, _Entry] = {}
         self._restored: dict[str, _Restored] = {}
         self._raw: tuple[bytes, ...] = ()
 
-    def get_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return a list whose elements are split among the subtasks on rescaling."""
-        return self._list(descriptor, Redistribution.SPLIT)
+        return self._list(state_descriptor, Redistribution.SPLIT)
 
-    def get_union_list_state(self, descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """Return a list of which every subtask gets all subtasks' elements on restore."""
-        return self._list(descriptor, Redistribution.UNION)
+        return self._list(state_descriptor, Redistribution.UNION)
 
-    def get_broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         """Return the map that all subtasks maintain alike, to read and write."""
-        handle = self._register(descriptor, Redistribution.BROADCAST).handle
+        handle = self._register(state_descriptor, Redistribution.BROADCAST).handle
         if not isinstance(handle, OperatorBroadcastState):  # the mode was checked
-            raise TypeError(descriptor.name)
+            raise TypeError(state_descriptor.name)
         return handle
 
     def get_read_only_broadcast_state(
-        self, descriptor: MapStateDescriptor
+        self, state_descriptor: MapStateDescriptor
     ) -> ReadOnlyBroadcastState[Any, Any]:
         """Return a view of broadcast state for the side that must not change it."""
-        return ReadOnlyBroadcastView(self.get_broadcast_state(descriptor), descriptor.name)
+        return ReadOnlyBroadcastView(
+            self.get_broadcast_state(state_descriptor), state_descriptor.name
+        )
 
     def get_registered_state_names(self) -> set[str]:
         """Return the names of the list states, also of those restored and not yet asked for."""
@@ -205,7 +221,9 @@ class OperatorStateStore:
             for name, part in source.states.items():
                 mode = Redistribution(part["mode"])
                 state = restored.setdefault(name, _Restored(mode, part["type"]))
-                _check_files_agree(name, state, mode, part["type"], source.reader.name)
+                _check_files_agree(
+                    name, state, mode=mode, types=part["type"], origin=source.reader.name
+                )
                 state.elements += source.reader.sections(part["elements"])
         raw = restored.pop(RAW_OPERATOR, None)
         self._raw = () if raw is None else tuple(raw.elements)
@@ -222,6 +240,7 @@ class OperatorStateStore:
         if name == RAW_OPERATOR:
             msg = f"the name {name!r} is reserved for raw operator state: use another name"
             raise UsageError(msg)
+        refuse_ttl(descriptor)
         new = _Entry(mode, descriptor)
         present = self._entries.get(name)
         if present is not None:
@@ -248,7 +267,6 @@ class OperatorStateSnapshot:
     def __init__(
         self, checkpoint_id: int, frozen: list[tuple[str, _Entry | _Restored, list[Any]]]
     ) -> None:
-        """Keep the copied elements."""
         self.checkpoint_id = checkpoint_id
         self._frozen = frozen
 

@@ -64,7 +64,6 @@ class RawKeyedOutput(RawOutput):
     """Takes the raw keyed state of one subtask for one checkpoint."""
 
     def __init__(self, key_groups: KeyGroupRange) -> None:
-        """Take bytes of these key groups."""
         super().__init__("start_new_key_group(key_group)")
         self._key_groups = key_groups
         self._started: list[int] = []
@@ -98,7 +97,6 @@ class RawOperatorOutput(RawOutput):
     """Takes the raw operator state of one subtask for one checkpoint."""
 
     def __init__(self) -> None:
-        """Take nothing yet."""
         super().__init__("start_new_partition()")
 
     def start_new_partition(self) -> None:

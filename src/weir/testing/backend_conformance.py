@@ -2,12 +2,13 @@
 
 Subclass `KeyedBackendConformance`, return a new empty backend from `make_backend`, and let pytest
 collect the class. The suite uses nothing but the protocol. Rules of state kinds are here, those of
-snapshots in `weir.testing.backend_snapshot_conformance`, those of parts of records in
-`weir.testing.backend_parts_conformance`.
+snapshots in `weir.testing.backend_snapshot_conformance`, of strides in
+`weir.testing.backend_strides_conformance`, of keys in `weir.testing.backend_keys_conformance`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,8 +25,9 @@ from weir.state.descriptor import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from weir.testing.backend_parts_conformance import PartsConformance
+from weir.testing.backend_keys_conformance import KeysConformance
 from weir.testing.backend_snapshot_conformance import MAX_PARALLELISM, SnapshotConformance, Sum
+from weir.testing.backend_strides_conformance import StridesConformance
 
 
 def add(a: int, b: int) -> int:
@@ -33,7 +35,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-class KeyedBackendConformance(SnapshotConformance, PartsConformance):
+class KeyedBackendConformance(SnapshotConformance, StridesConformance, KeysConformance):
     """The contract of `weir.backend.base.KeyedBackend`."""
 
     @pytest.fixture
@@ -82,6 +84,9 @@ class KeyedBackendConformance(SnapshotConformance, PartsConformance):
             (Types.BYTE(), 128),
             (Types.LONG(), True),
             (Types.STRING(), 1),
+            (Types.STRING(), "half: \ud83d"),
+            (Types.CHAR(), "\udc00"),
+            (Types.TUPLE([Types.LONG(), Types.STRING()]), (1, "\ud83d")),
             (Types.DOUBLE(), "1.0"),
             (Types.BOOLEAN(), 1),
         ],
@@ -280,6 +285,41 @@ class KeyedBackendConformance(SnapshotConformance, PartsConformance):
         with pytest.raises(UsageError, match="'s'"):
             state.add(1)
         assert state.get() == (1 << 31) - 1
+
+    # ---- text
+
+    def test_text_that_cannot_be_encoded_is_refused_by_every_access(self, backend: Any) -> None:
+        """No checkpoint could write half of a surrogate pair, so that no state may hold it."""
+        text, bad = Types.STRING(), "\ud83d"
+        value = backend.state(ValueStateDescriptor("the value", text))
+        elements = backend.state(ListStateDescriptor("the list", text))
+        entries = backend.state(MapStateDescriptor("the map", text, text))
+        reducing = backend.state(ReducingStateDescriptor("the sum", max, text))
+        self.at(backend, "a")
+        reducing.add("a")
+        accesses: list[tuple[str, Callable[[], None]]] = [
+            ("the value", lambda: value.update(bad)),
+            ("the list", lambda: elements.add(bad)),
+            ("the list", lambda: elements.add_all(["a", bad])),
+            ("the list", lambda: elements.update([bad])),
+            ("the map", lambda: entries.put("a", bad)),
+            ("the map", lambda: entries.put(bad, "a")),
+            ("the map", lambda: entries.put_all({"a": "a", bad: "a"})),
+            ("the sum", lambda: reducing.add(bad)),
+        ]
+        for name, access in accesses:
+            with pytest.raises(UsageError, match=f"'{name}'.*without halves of surrogate pairs"):
+                access()
+        assert (value.value(), list(elements.get()), list(entries.items())) == (None, [], [])
+        assert reducing.get() == "a"
+
+    def test_text_of_all_writing_systems_is_kept(self, backend: Any) -> None:
+        """Whole characters beyond ASCII are text as any other."""
+        state = backend.state(ValueStateDescriptor("v", Types.STRING()))
+        self.at(backend, "a")
+        for text in ("", "a", "\x00", "é", "文字", "😀", "\uffff"):
+            state.update(text)
+            assert state.value() == text
 
     # ---- registration and keys
 

@@ -26,7 +26,7 @@ from weir.testing.backend_snapshot_conformance import (
     source_of,
     write_file,
 )
-from weir.testing.campaign import Dice
+from weir.testing.campaign_scenario import Dice
 from weir.testing.checkpoint_world import CheckpointWorld, WorldCheckpoint
 
 RESCALES = [(4, 2), (2, 4), (15, 77), (77, 15)]

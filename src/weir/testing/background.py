@@ -9,13 +9,12 @@ from weir.errors import WeirError
 
 
 class ManualBackground:
-    """A `weir.backend.changelog.backend.Background` whose work waits for `run`.
+    """A `weir.backend.changelog.backend.BackgroundExecutor` whose work waits for `run`.
 
     With `inline` nothing waits: work is done where it is submitted.
     """
 
     def __init__(self, *, inline: bool = False) -> None:
-        """Begin without work."""
         self.waiting: list[Callable[[], Any]] = []
         self.errors: list[Exception] = []
         self._inline = inline

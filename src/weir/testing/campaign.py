@@ -3,99 +3,47 @@
 A scenario (a seed) and its crashes say everything, so a failing run is one line. The checker knows
 only the input and the disk: every record of the right answer is there once, and nothing else is.
 
-    python -m weir.testing.campaign [--unaligned] SEED POINT:KIND:VICTIM ...
+    python -m weir.testing.campaign [--unaligned | --at-least-once] SEED POINT:KIND:VICTIM ...
+    python -m weir.testing.campaign --seeds 1-10000
 
-With `--unaligned` barriers overtake rows, at pauses that follow from the seed too.
+With `--unaligned` barriers overtake rows, at pauses that follow from the seed too. With
+`--at-least-once` records may come twice, and none may be lost.
 """
 
 from __future__ import annotations
 
-import hashlib
+import ast
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from weir.checkpoint.settings import CheckpointSettings, Retention
+from weir.checkpoint.settings import CheckpointingMode, CheckpointSettings, Retention
 from weir.checkpoint.store import list_completed, verify_files
 from weir.errors import WeirError
-from weir.jobmanager.claims import ClaimMode
+from weir.jobmanager.job_states import Over, Running, Stop
 from weir.jobmanager.overtake import Outcome
 from weir.jobmanager.settings import StateFileSettings
-from weir.runtime.subtask import EpochInfo
+from weir.runtime.epoch import Epoch
+from weir.runtime.memory import MemoryLimits
+from weir.slot.messages import EpochCall
 from weir.storage.memory import MemoryStorage
-from weir.testing.campaign_backends import BACKENDS, SHARES, settings_of
+from weir.testing.campaign_backends import settings_of
 from weir.testing.campaign_program import TEXT_FOLDER, TRANSACTIONS_FOLDER, build, expected
+from weir.testing.campaign_scenario import Dice, Mode, Op, OpKind, Scenario
 from weir.testing.campaign_world import Crash, Kind, World
 from weir.testing.harness import HarnessOptions, JobHarness
-from weir.testing.harness_slots import DriverCrash, HarnessSlot, HarnessSlots
+from weir.testing.harness_slots import DriverCrash, HarnessSlot, InProcessNetwork
 
 _ATTEMPTS_MAX = 12
-_UNALIGNED = "--unaligned"
+_DRIVERS_MAX = 12
+_STEPS_MAX = 300
+_SAVEPOINT = "savepoint-"
+NEVER_ENDED = "the job never ended"
+CLOSING = "in close()"
 Sabotage = Callable[[JobHarness], None]
-
-
-class Dice:
-    """Numbers that look random and follow from a seed alone."""
-
-    def __init__(self, seed: int) -> None:
-        """Start a sequence."""
-        self._seed = seed
-        self._count = 0
-
-    def below(self, limit: int) -> int:
-        """Return the next number from 0 to `limit - 1`."""
-        self._count += 1
-        # A checksum would do no good: its bits follow those of the seed.
-        digest = hashlib.sha256(f"{self._seed}/{self._count}".encode()).digest()
-        return int.from_bytes(digest[:8], "big") % limit
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """How a job is run when nothing goes wrong."""
-
-    seed: int
-    events: int
-    rules: int
-    parallelism: int
-    partitions: int
-    deferred: bool
-    tolerable: int
-    every: int
-    repeated: bool = False
-    backend: str = "hashmap"
-    claim: ClaimMode = ClaimMode.NO_CLAIM
-    inline_bytes: int = 0
-    unaligned: bool = False
-
-    @classmethod
-    def of(cls, seed: int) -> Scenario:
-        """Derive everything from a seed.
-
-        Seeds of 0 and below are the fixed scenarios of the full enumeration, one per backend.
-        """
-        backends = list(BACKENDS)
-        if seed <= 0:
-            claim = ClaimMode.CLAIM if seed else ClaimMode.NO_CLAIM
-            return cls(seed, 14, 2, 2, 2, False, 0, 2, backend=backends[-seed], claim=claim)
-        dice = Dice(seed)
-        return cls(
-            seed,
-            events=8 + dice.below(10),
-            rules=1 + dice.below(3),
-            parallelism=1 + dice.below(3),
-            partitions=1 + dice.below(3),
-            deferred=bool(dice.below(2)),
-            tolerable=dice.below(2),
-            every=1 + dice.below(3),
-            repeated=bool(dice.below(2)),
-            backend=SHARES[dice.below(len(SHARES))],
-            claim=list(ClaimMode)[dice.below(3)],
-            inline_bytes=(0, 0, 900)[dice.below(3)],
-        )
 
 
 @dataclass
@@ -109,7 +57,7 @@ class Result:
 
 
 class _Run:
-    """One run: attempts and jobs until the input is through."""
+    """One run: drivers, one after the other, until the input is through."""
 
     def __init__(self, scenario: Scenario, world: World, sabotage: Sabotage | None) -> None:
         self.scenario = scenario
@@ -118,22 +66,29 @@ class _Run:
         self.jobs: list[JobHarness] = []
         self._sabotage = sabotage
         self._dice = Dice(scenario.seed + 1)
-        self._zombies: list[tuple[HarnessSlots, HarnessSlot]] = []
+        self._zombies: list[tuple[InProcessNetwork, HarnessSlot]] = []
+        self._ops = list(scenario.ops)
         self._epochs = 0
+        self._savepoints: list[str] = []
+        self._resuming = 2
         self.cut_short = False
         self.excused: list[str] = []
         self.overtaken = 0
         self._pauses = Dice(scenario.seed + 2)
-        if scenario.unaligned:
+        if scenario.mode is Mode.UNALIGNED:
             world.overtaker = self._overtake
 
     def _job(self) -> JobHarness:
         scenario = self.scenario
+        unaligned = scenario.mode is Mode.UNALIGNED
         settings = CheckpointSettings(
+            mode=CheckpointingMode.AT_LEAST_ONCE
+            if scenario.mode is Mode.AT_LEAST_ONCE
+            else CheckpointingMode.EXACTLY_ONCE,
             retention=Retention.RETAIN_ON_CANCELLATION,
             tolerable_failures=scenario.tolerable,
-            max_concurrent=1 if scenario.unaligned else 2,
-            unaligned=scenario.unaligned,
+            max_concurrent=1 if unaligned else 2,
+            unaligned=unaligned,
         )
         options = HarnessOptions(
             storage=self.storage,
@@ -146,35 +101,132 @@ class _Run:
             backend=settings_of(scenario.backend),
             state_files=StateFileSettings(scenario.inline_bytes),
             claim=scenario.claim,
+            # In a third of the scenarios every frame of an epoch goes through a file.
+            memory=MemoryLimits(held=0) if scenario.inline_bytes else MemoryLimits(),
         )
         graph = build(self.world.name, scenario.events, scenario.rules)
         return JobHarness(graph, scenario.parallelism, options)
 
     def run(self) -> None:
-        """Run until the job ends; every failure is followed by a failover or a new driver."""
-        begin: Callable[[], Any] = self._adopt(self._job()).start
-        for _ in range(_ATTEMPTS_MAX):
-            following = self._attempt(begin)
-            if following is None:
+        """Run until the job ends; a dead driver is followed by a new one."""
+        self._adopt(self._job())
+        for _ in range(_DRIVERS_MAX):
+            if self._lives(self.jobs[-1]) or self._is_over(self.jobs[-1]):
                 return
-            begin = following
-        msg = "the job never ended"
+            self._new_driver()
+        raise RuntimeError(NEVER_ENDED)
+
+    def _lives(self, job: JobHarness) -> bool:
+        """Be a driver to the end; False when it dies before."""
+        try:
+            self._live(job)
+        except DriverCrash:
+            return False
+        return True
+
+    def _live(self, job: JobHarness) -> None:
+        """Be a driver to the end of the job, and of those that follow it on purpose."""
+        self._tried(job, job.start)
+        for _ in range(_STEPS_MAX):
+            if not isinstance(job.supervisor.job.state, Over):
+                self._tried(job, lambda job=job: self._step(job))  # type: ignore[misc]
+                self._haunt()
+            elif self._is_through(job):
+                break
+            else:
+                job = self._adopt(job.successor(self._resuming, self._complete_savepoints()))
+                self._tried(job, job.start)
+        else:
+            raise RuntimeError(NEVER_ENDED)
+        while self._zombies:
+            self._haunt()
+
+    def _tried(self, job: JobHarness, work: Callable[[], Any]) -> None:
+        """Do something; when it fails the attempt, attempts follow until one runs."""
+        failed = self._failure_of(work)
+        for _ in range(_ATTEMPTS_MAX):
+            self._note_zombies(job)
+            if failed is None:
+                return
+            if isinstance(job.supervisor.job.state, Over):
+                # What close() raises fails a job that was to finish, when all is committed.
+                if CLOSING in str(failed):
+                    return
+                break
+            failed = self._failure_of(job.fail_over)
+        msg = f"{NEVER_ENDED}: {failed}"
         raise RuntimeError(msg)
 
-    def _attempt(self, begin: Callable[[], Any]) -> Callable[[], Any] | None:
-        """Run one attempt; returns how to begin the next one, None when the job is over."""
+    @staticmethod
+    def _failure_of(work: Callable[[], Any]) -> WeirError | None:
         try:
-            begin()
-            self._drive(self.jobs[-1])
-        except DriverCrash:
-            return None if self._is_over(self.jobs[-1]) else self._new_driver()
-        except WeirError:
-            return self._fail_over
+            work()
+        except WeirError as error:
+            return error
         return None
+
+    def _step(self, job: JobHarness) -> None:
+        """Do the next thing of the scenario."""
+        dice, scenario = self._dice, self.scenario
+        if self._ops and self._epochs >= self._ops[0].epoch:
+            self._carry_out(job, self._ops.pop(0))
+        elif not job.sources.exhausted:
+            self._epochs += 1
+            due = self._epochs % scenario.every == 0
+            # Long epochs where barriers overtake: there have to be rows on their way.
+            most = 9 if scenario.mode is Mode.UNALIGNED else 4
+            job.run_epoch(take=1 + dice.below(most), checkpoint=due)
+            job.clock.advance(10)
+            if dice.below(2):
+                job.run_async()
+        elif scenario.drain:
+            self._ask(job, Stop(self._new_savepoint(), drain=True))
+        else:
+            job.finish()
+
+    def _carry_out(self, job: JobHarness, op: Op) -> None:
+        match op.kind:
+            case OpKind.SAVEPOINT:
+                job.runner.savepoint(self._new_savepoint())
+                job.run_epoch(take=0)
+            case OpKind.STOP:
+                self._resuming = op.parallelism
+                self._ask(job, Stop(self._new_savepoint()))
+            case OpKind.BAD_RESCALE:
+                self.world.failing_trials = 1
+                self._rescale(job, op.parallelism)
+            case OpKind.RESCALE:
+                self._rescale(job, op.parallelism)
+
+    def _rescale(self, job: JobHarness, parallelism: int) -> None:
+        asked = job.control.rescale(parallelism)
+        job.turn_until(asked.done)
+        job.turn_until(lambda: isinstance(job.supervisor.job.state, Running))
+        self._note_zombies(job)
+
+    def _ask(self, job: JobHarness, stop: Stop) -> None:
+        asked = job.supervisor.ask(stop)
+        job.turn_until(asked.done)
+
+    def _new_savepoint(self) -> str:
+        # Directly below the root: what is below that is another storage in memory.
+        self._savepoints.append(f"{self.storage.uri}/{_SAVEPOINT}{len(self._savepoints)}")
+        return self._savepoints[-1]
+
+    def _complete_savepoints(self) -> list[str]:
+        names = {uri: f"{_SAVEPOINT}{n}" for n, uri in enumerate(self._savepoints)}
+        return [uri for uri, n in names.items() if "_metadata" in self.storage.list(n)]
+
+    @staticmethod
+    def _is_through(job: JobHarness) -> bool:
+        """Tell whether a job that ended has taken time to its end: nothing follows it."""
+        last = job.engine.ran
+        return last is not None and last.final
 
     def _is_over(self, job: JobHarness) -> bool:
         """Tell whether a dead driver had done everything and left nothing to resume from."""
-        self.cut_short = job.finished and not list_completed(self.storage, job.job_id)
+        left = list_completed(self.storage, job.job_id)
+        self.cut_short = job.finished and self._is_through(job) and not left
         return self.cut_short
 
     def _adopt(self, job: JobHarness) -> JobHarness:
@@ -184,44 +236,27 @@ class _Run:
             self._sabotage(job)
         return job
 
-    def _fail_over(self) -> None:
-        job = self.jobs[-1]
-        old = job.slots
-        job.end_slots()
-        self._zombies += [(old, slot) for slot in job.zombies]
-        job.zombies = []
-        job.begin_attempt()
+    def _note_zombies(self, job: JobHarness) -> None:
+        self._zombies += [(job.slots, slot) for slot in job.slots.zombies]
+        job.slots.zombies = []
 
-    def _new_driver(self) -> Callable[[], Any]:
+    def _new_driver(self) -> None:
         """The driver is gone; its slots are too, or linger until their lease ends."""
         job = self.jobs[-1]
         job.gone = True
+        self._note_zombies(job)
         lingering = self._dice.below(2) == 0
         for slot in job.slots.slots:
-            if lingering and not slot.dead:
+            if slot.dead:
+                continue
+            if lingering:
                 slot.lost = True
                 self._zombies.append((job.slots, slot))
             else:
                 job.slots.kill(slot)
         job.slots.bury()
         parallelism = 1 + self._dice.below(3) if self.scenario.seed > 0 else 2
-        return self._adopt(job.successor(parallelism)).start
-
-    def _drive(self, job: JobHarness) -> None:
-        dice = self._dice
-        # Long epochs where barriers overtake: there have to be rows on their way.
-        most = 9 if self.scenario.unaligned else 4
-        while not job.sources.exhausted:
-            self._epochs += 1
-            due = self._epochs % self.scenario.every == 0
-            job.run_epoch(take=1 + dice.below(most), checkpoint=due)
-            job.clock.advance(10)
-            if dice.below(2):
-                job.run_async()
-            self._haunt()
-        while self._zombies:
-            self._haunt()
-        job.finish()
+        self._adopt(job.successor(parallelism, self._complete_savepoints()))
 
     def _overtake(self) -> None:
         if self._pauses.below(7) == 0:
@@ -229,19 +264,20 @@ class _Run:
 
     def _haunt(self) -> None:
         """Let a slot that was given up do what it was about to do, then end."""
+        self._note_zombies(self.jobs[-1])
         if not self._zombies:
             return
         slots, slot = self._zombies.pop(0)
         with suppress(WeirError):
             slots.run_deferred([slot])
-        service, late = slot.service, EpochInfo(self.jobs[-1].epoch + 1)
+        service, late = slot.service, EpochCall(slot.attempt, 1, Epoch(self.jobs[-1].epoch + 1))
         if service is not None:
             with suppress(WeirError):
-                slots.guarded(slot, lambda: service.run(slots.attempt, 1, late, [], ""))
-        if slot.dead:
+                slots.guarded(slot, lambda: service.run(late, []))
+        slots.end(slot)
+        if not slot.closed:
             # Its remains came after the new attempt had cleaned up; the next one would find them.
-            self.excused.append(f"{slots.job_id}-a{slot.attempt}-s{slot.subtask}-")
-        slots.close(slot)
+            self.excused.append(f"{slot.job_id}-a{slot.attempt}-s{slot.subtask}-")
 
 
 def run(
@@ -249,10 +285,10 @@ def run(
     crashes: Sequence[Crash] = (),
     sabotage: Sabotage | None = None,
     *,
-    unaligned: bool = False,
+    mode: Mode = Mode.ALIGNED,
 ) -> Result:
     """Run a scenario with crashes and check everything that it left behind."""
-    scenario = replace(Scenario.of(seed), unaligned=unaligned)
+    scenario = replace(Scenario.of(seed), mode=mode)
     world = World(crashes)
     running = _Run(scenario, world, sabotage)
     try:
@@ -265,6 +301,8 @@ def run(
 def _problems(running: _Run) -> list[str]:
     scenario, disk = running.scenario, running.world.disk
     totals, matched = expected(scenario.events, scenario.rules)
+    if scenario.mode is Mode.AT_LEAST_ONCE:
+        return _lost_events(scenario.events, disk.lines(TEXT_FOLDER)) + _damaged(running.storage)
     problems = _difference("text sink", totals, disk.lines(TEXT_FOLDER))
     problems += _difference("two-phase sink", matched, disk.lines(TRANSACTIONS_FOLDER))
     shown = [repr(r) for job in running.jobs for r in job.collected()]
@@ -286,9 +324,16 @@ def _problems(running: _Run) -> list[str]:
     return problems
 
 
+def _lost_events(count: int, lines: list[str]) -> list[str]:
+    """Return the events that left no trace; records may be counted twice, so totals may be off."""
+    seen = {found[2] for found in map(ast.literal_eval, lines) if found[0] == "total"}
+    return [f"text sink: lost event {n}" for n in range(count) if n not in seen]
+
+
 def _damaged(storage: MemoryStorage) -> list[str]:
     """Return what is wrong with checkpoints that exist, whoever they belong to."""
-    stored = [s for job in storage.list() for s in list_completed(storage, job)]
+    jobs = [name for name in storage.list() if not name.startswith(_SAVEPOINT)]
+    stored = [s for job in jobs for s in list_completed(storage, job)]
     problems = [p for s in stored for p in verify_files(storage, s.directory, s.metadata)]
     return [f"complete checkpoint is damaged: {problem}" for problem in problems]
 
@@ -307,10 +352,10 @@ def _difference(where: str, wanted: list[str], found: list[str]) -> list[str]:
     return problems + [f"{where}: duplicated or wrong {line} x{n}" for line, n in surplus.items()]
 
 
-def reproduction(seed: int, crashes: Sequence[Crash], *, unaligned: bool = False) -> str:
+def reproduction(seed: int, crashes: Sequence[Crash], *, mode: Mode = Mode.ALIGNED) -> str:
     """Return the command that repeats a run."""
-    mode = [_UNALIGNED] if unaligned else []
-    return " ".join(["python -m weir.testing.campaign", *mode, str(seed), *map(str, crashes)])
+    option = [] if mode is Mode.ALIGNED else [f"--{mode.value}"]
+    return " ".join(["python -m weir.testing.campaign", *option, str(seed), *map(str, crashes)])
 
 
 def random_crashes(seed: int, steps: int) -> list[Crash]:
@@ -323,14 +368,46 @@ def random_crashes(seed: int, steps: int) -> list[Crash]:
     ]
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Repeat one run and show what happened."""
-    unaligned = _UNALIGNED in arguments
-    seed, *crashes = [a for a in arguments if a != _UNALIGNED]
-    outcome = run(int(seed), [Crash.parse(text) for text in crashes], unaligned=unaligned)
+def failures(
+    seeds: Iterable[int], *, mode: Mode = Mode.ALIGNED, steps: int = 700
+) -> Iterator[str | None]:
+    """Run seeds with random crashes; gives for each the command that repeats a failure, or None."""
+    for seed in seeds:
+        crashes = random_crashes(seed, steps)
+        try:
+            problems = run(seed, crashes, mode=mode).problems
+        except Exception as error:
+            problems = [f"{type(error).__name__}: {error}"]
+        yield f"{reproduction(seed, crashes, mode=mode)}  # {problems[0]}" if problems else None
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Repeat one run and show what happened, or run many: `--seeds 1-10000`."""
+    modes = {f"--{mode.value}": mode for mode in Mode}
+    chosen = [modes[a] for a in arguments if a in modes]
+    plain = [a for a in arguments if a not in modes]
+    if plain[:1] == ["--seeds"]:
+        first, _, last = plain[1].partition("-")
+        return _many(range(int(first), int(last) + 1), chosen or list(Mode))
+    seed, *crashes = plain
+    mode = chosen[0] if chosen else Mode.ALIGNED
+    outcome = run(int(seed), [Crash.parse(text) for text in crashes], mode=mode)
     out = [*outcome.struck, f"{len(outcome.steps)} steps", *(outcome.problems or ["all is well"])]
     sys.stdout.write("\n".join(out) + "\n")
+    return 1 if outcome.problems else 0
+
+
+def _many(seeds: range, modes: Sequence[Mode]) -> int:
+    """Run seeds, by turns in every mode; says how many were wrong."""
+    wrong = 0
+    for index, mode in enumerate(modes):
+        for found in failures(seeds[index :: len(modes)], mode=mode):
+            if found is not None:
+                wrong += 1
+                sys.stdout.write(found + "\n")
+    sys.stdout.write(f"{len(seeds)} runs, {wrong} wrong\n")
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -7,6 +7,7 @@ of sinks live in memory and outlive every process of the job, as a disk does.
 from __future__ import annotations
 
 import enum
+import errno
 import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,10 +17,10 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 from weir.errors import StorageError
 from weir.ids import unique_suffix
 from weir.storage.base import Storage
+from weir.testing.crashing_file_system import CrashingFileSystem
 from weir.testing.faulty_storage import FaultyStorage
 from weir.testing.harness import JobHarness
-from weir.testing.harness_slots import DriverCrash, HarnessSlot, Hooks, SlotCrash
-from weir.testing.sink_conformance import CrashingFileSystem
+from weir.testing.harness_slots import DriverCrash, HarnessSlot, Hooks, SlotCrash, SlotHang
 
 T = TypeVar("T")
 _TEARABLE = frozenset({"create", "open_write", "delete_tree"})
@@ -27,13 +28,22 @@ _CHANGING = _TEARABLE | {"delete"}
 
 
 class Kind(enum.Enum):
-    """What goes wrong at a point."""
+    """What goes wrong at a point.
+
+    A slot dies, all of them do, one is not heard any more, or one hangs. The driver dies. The
+    storage or a disk refuses the next call, or does what it is told and says that it failed. The
+    engine fails the next part of an epoch although all slots live, or cannot prepare an attempt.
+    """
 
     SLOT = "slot"
     ALL_SLOTS = "all-slots"
     DRIVER = "driver"
     ZOMBIE = "zombie"
     REFUSED = "refused"
+    HANG = "hang"
+    UNKNOWN = "unknown"
+    ENGINE = "engine"
+    DISK = "disk"
 
 
 @dataclass(frozen=True)
@@ -59,13 +69,16 @@ class World(Hooks):
     """Counts steps and strikes where it was told to."""
 
     def __init__(self, crashes: Sequence[Crash] = ()) -> None:
-        """Start with an empty disk."""
         self.name = unique_suffix()
         self.disk = MemoryDisk()
         self.labels: list[str] = []
         self.harness: JobHarness | None = None
         self.struck: list[str] = []
         self.refusing = False
+        self.doubtful = False
+        self.failing = False
+        self.full = False
+        self.failing_trials = 0
         self.overtaker: Callable[[], None] | None = None
         self._crashes = {crash.point: crash for crash in crashes}
         self._slot: HarnessSlot | None = None
@@ -92,24 +105,37 @@ class World(Hooks):
         crash = self._here(label)
         if crash is None:
             return
-        if crash.kind is Kind.REFUSED:
-            self.refusing = True
-        elif crash.kind is Kind.ZOMBIE:
-            self._victim(crash).lost = True
-        else:
+        if not self._mark(crash):
             self._die(crash)
+
+    def _mark(self, crash: Crash) -> bool:
+        """Let something go wrong later, or to others; False when it goes wrong here and now."""
+        match crash.kind:
+            case Kind.REFUSED:
+                self.refusing = True
+            case Kind.UNKNOWN:
+                self.doubtful = True
+            case Kind.ENGINE:
+                self.failing = True
+            case Kind.DISK:
+                self.failing = self.full = True
+            case Kind.ZOMBIE:
+                self._victim(crash).lost = True
+            case Kind.HANG if self._slot is None:
+                self._victim(crash).hangs = True
+            case _:
+                return False
+        return True
 
     def tear(self, label: str) -> bool:
         """Number the middle of a write; True means: tear it, then call `die`."""
         crash = self._here(label)
         if crash is None:
             return False
-        if crash.kind is Kind.ZOMBIE:
-            self._victim(crash).lost = True
+        if self._mark(crash):
             return False
-        if crash.kind is Kind.REFUSED:
-            self.refusing = True
-            return False
+        if crash.kind is Kind.HANG:
+            raise SlotHang
         if self._slot is None and crash.kind is not Kind.DRIVER:
             self._die(crash)
             return False
@@ -128,6 +154,32 @@ class World(Hooks):
             msg = f"{what} was refused on purpose"
             raise StorageError(msg)
 
+    def doubt(self, what: str) -> None:
+        """Raise if a call that was carried out is to look as if it had failed."""
+        if self.doubtful:
+            self.doubtful = False
+            msg = f"{what} did not answer in time, on purpose"
+            raise StorageError(msg)
+
+    def begins(self) -> None:
+        """Let an attempt find a full disk."""
+        self.step("attempt is prepared")
+        if self.full:
+            self.full = False
+            raise OSError(errno.ENOSPC, "No space left on device, on purpose")
+        job = self.harness
+        trial = None if job is None else getattr(job.supervisor.job.state, "trial", None)
+        if trial is not None and self.failing_trials:
+            self.failing_trials -= 1
+            raise OSError(errno.EIO, "the new parallelism does not work, on purpose")
+
+    def fails(self) -> None:
+        """Let the engine's job fail, and leave the slots alone."""
+        if self.failing:
+            self.failing = False
+            msg = "the engine's job failed, on purpose"
+            raise RuntimeError(msg)
+
     def _here(self, label: str) -> Crash | None:
         who = "driver" if self._slot is None else f"slot {self._slot.subtask}"
         self.labels.append(f"{who}: {label}")
@@ -139,6 +191,8 @@ class World(Hooks):
     def _die(self, crash: Crash) -> None:
         if crash.kind is Kind.DRIVER:
             raise DriverCrash
+        if crash.kind is Kind.HANG:
+            raise SlotHang
         running = self._harness.slots
         if crash.kind is Kind.ALL_SLOTS:
             for slot in running.slots:
@@ -211,6 +265,7 @@ class _WorldStorage(FaultyStorage):
         yield torn
         if operation in _CHANGING:
             world.step(f"behind {operation}")
+            world.doubt(f"{operation} of {path!r}")
 
     def _die(self, operation: str, path: str) -> Any:
         self._world.die()
@@ -246,7 +301,6 @@ class WorldFileSystem:
     """What a sink holds: pickled as a name, it finds the slot that it runs in."""
 
     def __init__(self, world: str) -> None:
-        """Refer to a world of this process."""
         self._world = world
 
     def __getattr__(self, name: str) -> Any:
@@ -267,7 +321,6 @@ class MemoryDisk:
     """A `FileSystem` in a dictionary."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self.files: dict[str, _MemoryFile] = {}
 
     def make_directory(self, path: str) -> None:

@@ -34,7 +34,6 @@ class MemoryFiles:
     """Shared files in a dict; see `weir.backend.base.SharedFiles`."""
 
     def __init__(self) -> None:
-        """Begin without files."""
         self.files: dict[str, bytes] = {}
         self._lock = threading.Lock()
         self.made = 0
@@ -210,7 +209,13 @@ class CheckpointWorld:
         own = _reader(checkpoint.own, f"checkpoint {checkpoint.checkpoint_id}")
         layers.append(StateLayer(own, own.operator("op")["keyed"]))
         wanted = checkpoint.key_groups if key_groups is None else key_groups
-        return RestoreSource(tuple(layers), wanted, checkpoint.key_groups, self, reusable)
+        return RestoreSource(
+            tuple(layers),
+            key_groups=wanted,
+            stored=checkpoint.key_groups,
+            files=self,
+            reusable=reusable,
+        )
 
     def download(self, handle: FileHandle, target: Path) -> None:
         """Copy a file to a local path."""

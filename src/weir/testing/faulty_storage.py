@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from weir.errors import StorageError
+from weir.failpoint import ProcessDeath
 from weir.storage.base import Names, Storage
 
 
-class SimulatedCrash(BaseException):
+class SimulatedCrash(ProcessDeath):
     """The process died here; nothing but a test may catch this."""
 
 

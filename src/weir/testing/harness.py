@@ -1,65 +1,69 @@
 """A whole job in one process on a manual clock: everything of the engine but Spark.
 
-`JobHarness` compiles a program and drives the real pieces: source side, frames, slots, checkpoint
-runner and coordinator, storage, recovery. Spark's part, moving frames and calling slots, is plain
-calls here, so a test decides when anything happens, and what dies before it does.
+`JobHarness` compiles a program and hands it to the supervisor that every job has, with an engine
+and slots in this process. Nothing of a job is done here: a test decides when batches come and when
+the supervisor takes a turn, and what dies before that.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
-
-import cloudpickle
+from typing import Any
 
 from weir.backend.factory import BackendSettings
-from weir.checkpoint.coordinator import CheckpointCoordinator
 from weir.checkpoint.decider import RequestKind
 from weir.checkpoint.retention import CheckpointRef, JobEnd
 from weir.checkpoint.settings import CheckpointSettings, Retention
 from weir.checkpoint.store import list_completed
-from weir.errors import JobExecutionError, WeirError
-from weir.graph.plan import OperatorNode, compile_plan
+from weir.errors import JobExecutionError, UsageError, WeirError
+from weir.graph.kinds import COLLECT
+from weir.graph.plan import JobPlan, OperatorNode, compile_plan
 from weir.graph.transformation import StreamGraph
 from weir.ids import new_job_id
-from weir.jobmanager.checkpoints import Barrier, CheckpointEvents, CheckpointRunner
-from weir.jobmanager.claims import ClaimMode, decide_claim
-from weir.jobmanager.cleanup import CheckpointFiles
-from weir.jobmanager.failures import from_failure
-from weir.jobmanager.overtake import BarrierEpoch, Outcome, Overtaking
+from weir.jobmanager.checkpoints import CheckpointRunner
+from weir.jobmanager.claims import ClaimMode
+from weir.jobmanager.control import JobControl
+from weir.jobmanager.job_states import Busy, Closing, Idle, Over, Restarting
+from weir.jobmanager.origin import start_from
+from weir.jobmanager.overtake import BarrierEpoch, CutSlots, Outcome, Overtaking
 from weir.jobmanager.recovery import (
+    BehindCommits,
     RestorePoint,
-    adopt_max_parallelism,
-    assignments,
-    in_flight_sources,
-    newest_valid,
-    rebased,
+    candidates,
+    load_restore_point,
 )
+from weir.jobmanager.restart import FixedDelayRestart, RestartStrategy
+from weir.jobmanager.restoration import JobSpec
 from weir.jobmanager.results import Results
-from weir.jobmanager.settings import StateFileSettings
+from weir.jobmanager.settings import JobSettings, StateFileSettings
+from weir.jobmanager.supervisor import Supervisor
+from weir.jobmanager.surroundings import Surroundings
 from weir.keygroup import key_group, subtask_of
-from weir.runtime.frame import REPORT_EDGE, Chunk, Frame, unpack_report
-from weir.runtime.operator import Operator, TaskFacts
-from weir.runtime.source_side import SourceSide
-from weir.runtime.subtask import EpochInfo
-from weir.slot.messages import Acknowledge, Assignment, Decline, OperatorRestore
-from weir.slot.service import failure_message
+from weir.runtime.epoch import Barrier
+from weir.runtime.memory import MemoryLimits
+from weir.runtime.metrics import by_name
+from weir.runtime.operator import Operator
 from weir.storage.base import Storage
 from weir.storage.memory import MemoryStorage
 from weir.testing.clock import ManualClock
-from weir.testing.harness_slots import HarnessSlot, HarnessSlots, Hooks, Message, SlotSettings
-from weir.testing.harness_sources import HarnessSources, Records, split
+from weir.testing.engine import InProcessEngine
+from weir.testing.harness_slots import Hooks, InProcessNetwork, SlotSettings
+from weir.testing.harness_sources import HarnessSources, Records
 
-T = TypeVar("T")
 _SETTINGS = CheckpointSettings(retention=Retention.RETAIN_ON_CANCELLATION)
+# A test says when an attempt fails; how often it may is not what it tests.
+_RESTART = FixedDelayRestart(attempts=1_000_000, delay_ms=0)
+_TURNS_MAX = 200
+_PATIENT_TURNS = 10
+_PAUSE_MS = 5_000
 
 
 def collect(stream: Any) -> int:
     """End a stream in a collecting sink, as `execute_and_collect` does; returns its handle."""
-    return int(stream._declare("collect", "Sink: Collect").id)
+    return int(stream._declare(COLLECT, "Sink: Collect").id)
 
 
 @dataclass
@@ -89,6 +93,10 @@ class HarnessOptions:
     slice_rows: int = 1
     allow_non_restored: bool = False
     without_rows_of: int = -1
+    behind_commits: BehindCommits = BehindCommits.REFUSE
+    restart: RestartStrategy = _RESTART
+    savepoint_dir: str | None = None
+    memory: MemoryLimits = field(default_factory=MemoryLimits)
 
 
 class _Collected(Results):
@@ -104,7 +112,7 @@ class _Collected(Results):
         if kind == "print":
             self.printed.extend(values)
         else:
-            super().take(epoch, index, kind, values, to_stderr)
+            super().take(epoch, index, kind, values, to_stderr=to_stderr)
 
     def _release(self, index: int, values: list[Any]) -> None:
         self.released[index].extend(values)
@@ -113,8 +121,7 @@ class _Collected(Results):
 class JobHarness:
     """One job; `restart` gives the next one of the same program.
 
-    `finished` says that the input is through and committed; a test sets `gone` when the driver is
-    dead and hears nothing any more.
+    A test sets `gone` when the driver is dead and hears nothing any more.
     """
 
     def __init__(
@@ -130,128 +137,133 @@ class JobHarness:
             WeirError: the program or the restored state is refused.
         """
         self._graph = graph
-        self.options = options or HarnessOptions()
-        self.clock = self.options.clock
-        self._hooks = self.options.hooks
+        self.options = options = options or HarnessOptions()
+        self.clock = options.clock
         self.job_id = new_job_id()
-        self.plan = compile_plan(graph, parallelism)
-        self.sources = HarnessSources(self.plan)
-        self._claim = decide_claim(self.options.claim, restore, self.options.storage)
-        self._initial = restore = self._claim.point
-        if restore is not None:
-            adopt_max_parallelism(self.plan, restore, self.options.allow_non_restored)
-        self._plan_bytes = cloudpickle.dumps(self.plan)
-        self.results = _Collected(self.options.wait_for_checkpoints)
-        self.storage = self._hooks.storage(self.options.storage, None)
-        self.attempt = -1
-        self.epoch = 0
-        self.finished = False
-        self.gone = False
-        self.zombies: list[HarnessSlot] = []
-        self.failure: WeirError | None = None
-        self._epochs: dict[int, int] = {}
-        self._read = self.sources.positions(0)
-        self._sent: BarrierEpoch | None = None
-        first = 1 if restore is None else restore.metadata.checkpoint_id + 1
-        self.slots = self._new_slots(0)
-        coordinator = CheckpointCoordinator(
-            self.options.checkpoints,
+        self.storage = options.hooks.storage(options.storage, None)
+        self.results = _Collected(options.wait_for_checkpoints)
+        self.slots = InProcessNetwork(
+            SlotSettings(
+                storage=options.storage,
+                clock=options.clock,
+                hooks=options.hooks,
+                deferred=options.deferred,
+                slice_rows=options.slice_rows,
+            )
+        )
+        self.engine = InProcessEngine(
             self.job_id,
-            next_checkpoint_id=first,
-            completed=() if self._claim.owned is None else (self._claim.owned,),
+            self.slots,
+            options.clock,
+            options.hooks,
+            partitions=options.partitions,
+            repeated=options.repeated,
         )
-        self.runner = CheckpointRunner(
-            coordinator,
-            CheckpointFiles(self.storage, self.job_id, self._claim),
-            _CurrentSlots(self),
-            self.plan,
-            self.clock,
-            CheckpointEvents(self._completed, self._fail, overtook=self._overtook),
+        self._restore = restore
+        self._sent: BarrierEpoch | None = None
+        self.supervisor = self._supervisor(compile_plan(graph, parallelism))
+        self.control = JobControl(self.supervisor)
+
+    def _supervisor(self, plan: JobPlan) -> Supervisor:
+        options, restore = self.options, self._restore
+        settings = JobSettings(
+            checkpoint=options.checkpoints,
+            savepoint_dir=options.savepoint_dir,
+            restart=options.restart,
+            allow_non_restored=options.allow_non_restored,
+            without_rows_of=options.without_rows_of,
+            behind_commits=options.behind_commits,
+            backend=options.backend,
+            state_files=options.state_files,
+            claim_mode=options.claim,
+            job_parameters=options.job_parameters,
+            memory=options.memory,
         )
+        spec = JobSpec(
+            job_id=self.job_id,
+            plan=plan,
+            settings=settings,
+            storage=self.storage,
+            graph=self._graph,
+            claim=start_from(restore, plan, settings, options.storage),
+            lineage=() if restore is None else (restore.metadata.job_id,),
+        )
+        surroundings = Surroundings(
+            clock=self.clock,
+            overtaking=self._overtaking,
+            chance=lambda: 0.5,
+            wait=_refuse_to_wait,
+            reach=options.hooks.step,
+        )
+        return Supervisor(spec, self.engine, self.slots, self.results, surroundings=surroundings)
 
     def start(self) -> JobHarness:
         """Begin the first attempt."""
-        self.begin_attempt()
+        self.supervisor.open()
+        self.supervisor.start()
+        self.turn()
         return self
 
-    def _new_slots(self, attempt: int) -> HarnessSlots:
-        lineage: tuple[str, ...] = ()
-        if self._initial is not None:
-            lineage = (self._initial.metadata.job_id,)
-        settings = SlotSettings(
-            self.job_id,
-            self.options.storage,
-            self.clock,
-            partial(self._receive, attempt),
-            self._hooks,
-            lineage,
-            self.options.deferred,
-            self.options.slice_rows,
-        )
-        return HarnessSlots(self._plan_bytes, attempt, settings)
+    def turn(self) -> None:
+        """Let the supervisor take a turn.
 
-    def begin_attempt(self) -> None:
-        """Fence the attempt before, restore the newest checkpoint, rewind the sources."""
-        self.attempt += 1
-        self.failure = None
-        self._hooks.step("attempt begins")
-        self.results.drop_unreleased()
-        self.slots = self._new_slots(self.attempt)
-        self.runner.failover(self.attempt)
-        point = self._choose()
-        parts: list[list[OperatorRestore]] = [[] for _ in range(self.plan.slots)]
-        if point is not None:
-            point = rebased(point, self.job_id)
-            parts = assignments(self.plan, point, self.options.allow_non_restored)
-        self.sources.rewind(None if point is None else point.metadata.sources)
-        self.epoch = 0 if point is None else point.metadata.epoch
-        self._read, self._sent = self.sources.positions(self.epoch), None
-        self.runner.start_periodic()
-        for part in parts:
-            self._raise_failures(partial(self.slots.start, self._assignment(point, part)))
-        self._hooks.step("attempt runs")
-        if in_flight_sources(point, self.options.without_rows_of):
-            self._raise_failures(lambda: self._run_epoch({}, final=False))
+        Raises:
+            WeirError: what failed the attempt.
+        """
+        self.supervisor.turn()
+        self._raise_failure()
 
-    def _choose(self) -> RestorePoint | None:
-        refs = self.runner.coordinator.completed
-        point, problems = newest_valid(self.storage, self.storage.uri, refs)
-        if point is None and refs:
-            raise JobExecutionError("; ".join(problems))
-        return point or self._initial
+    @property
+    def plan(self) -> JobPlan:
+        """The plan that runs."""
+        return self.supervisor.plan
 
-    def _assignment(self, point: RestorePoint | None, part: list[OperatorRestore]) -> Assignment:
-        files = self.options.state_files
-        return Assignment(
-            job_id=self.job_id,
-            job_name=self.plan.job_name,
-            plan=b"",
-            storage_uri=self.storage.uri,
-            job_dir="",
-            backend=self.options.backend,
-            lineage=[],
-            heartbeat_ms=0,
-            lease_ms=0,
-            checkpoint_id=None if point is None else point.metadata.checkpoint_id,
-            restore_uri=self.storage.uri,
-            restore_directory="" if point is None else point.directory,
-            restore=part,
-            job_parameters=self.options.job_parameters,
-            inline_bytes=files.inline_bytes,
-            compress=files.compress,
-            in_memory=files.in_memory,
-            reusable=point is not None and self._claim.may_refer_to(point),
-            in_flight=in_flight_sources(point, self.options.without_rows_of),
-            allow_non_restored=self.options.allow_non_restored,
-        )
+    @property
+    def runner(self) -> CheckpointRunner:
+        """The job's checkpoints."""
+        return self.supervisor.checkpoints
+
+    @property
+    def sources(self) -> HarnessSources:
+        """All records of all sources, and how far they were read."""
+        return self.engine.sources
+
+    @property
+    def attempt(self) -> int:
+        """The number of the current attempt."""
+        return self.slots.attempt
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last epoch."""
+        epochs = self.supervisor.job.epochs
+        if isinstance(epochs, Idle | Busy):
+            return epochs.number
+        return 0 if self.engine.ran is None else self.engine.ran.number
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether the input is through and committed."""
+        state = self.supervisor.job.state
+        return isinstance(state, Closing | Over) and state.end is JobEnd.FINISHED
+
+    @property
+    def failure(self) -> WeirError | None:
+        """What failed the newest attempt, until the next one begins."""
+        state = self.supervisor.job.state
+        return state.error if isinstance(state, Restarting | Closing | Over) else None
+
+    @property
+    def gone(self) -> bool:
+        """Tell whether the driver is dead."""
+        return self.slots.gone
+
+    @gone.setter
+    def gone(self, value: bool) -> None:
+        self.slots.gone = value
 
     def run_epoch(
-        self,
-        records: Records = (),
-        *,
-        take: int | None = None,
-        checkpoint: bool = False,
-        final: bool = False,
+        self, records: Records = (), *, take: int | None = None, checkpoint: bool = False
     ) -> Barrier | None:
         """Run one epoch over what has arrived, at most `take` records of every source.
 
@@ -261,100 +273,48 @@ class JobHarness:
         self.sources.arrive(records)
         if checkpoint:
             self.runner.request(RequestKind.MANUAL, force=True)
-        return self._raise_failures(lambda: self._run_epoch(self.sources.take(take), final))
+        return self._offer(take)
 
-    def _run_epoch(self, taken: dict[int, list[Any]], final: bool) -> Barrier | None:
-        self.epoch += 1
-        self._hooks.step("epoch begins")
-        before, self._read = self._read, self.sources.positions(self.epoch)
-        barrier = self.runner.begin_epoch(self.epoch, lambda _: self._read)
-        self._hooks.step("epoch is decided")
-        info = EpochInfo(self.epoch, final=final)
-        directory = ""
-        if barrier is not None:
-            directory = barrier.directory
-            self._epochs[barrier.checkpoint_id] = self.epoch
-            info = barrier.info(self.epoch, final=final)
-            self._sent = BarrierEpoch(barrier, self.epoch, lambda: before)
-        frames = self._source_frames(taken, info)
-        for level in range(1, self.plan.levels):
-            frames = self._level(level, info, frames, directory)
-        self._take_reports(frames)
-        self._sent = None
-        self._hooks.step("epoch's results are here")
-        self.runner.epoch_done(barrier)
-        self._hooks.step("epoch is done")
-        return barrier
+    def _offer(self, take: int | None) -> Barrier | None:
+        self._raise_failure()
+        self.engine.ran = None
+        try:
+            self.engine.offer(take)
+        except Exception as error:
+            raise self.failure or error from error
+        self._raise_failure()
+        ran = self.engine.ran
+        return None if ran is None else ran.barrier
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
 
     def overtake(self) -> Outcome:
         """Let the barrier of the running epoch overtake rows now, as the driver's thread does."""
-        if self._sent is None or not self._sent.barrier.overtaking:
+        if self._sent is None:
             return Outcome.GIVEN_UP
-        with self._hooks.process(None):
-            self._hooks.step("the barrier overtakes")
+        with self.options.hooks.process(None):
+            self.options.hooks.step("the barrier overtakes")
             outcome = Overtaking(self.slots, self.runner, self._sent).attempt()
         if outcome is not Outcome.NOT_YET:
             self._sent = None
         return outcome
 
-    def _source_frames(self, taken: dict[int, list[Any]], info: EpochInfo) -> list[Frame]:
-        """Level 0; an epoch without input has none, as on Spark."""
-        if not any(taken.values()):
-            return []
-        parts = self.options.partitions
-        frames: list[Frame] = []
-        for partition in range(parts):
-            facts = TaskFacts(
-                self.job_id,
-                self.plan.job_name,
-                self.attempt,
-                partition,
-                self.clock,
-                lambda index, kind, values: None,
-            )
-            try:
-                side = SourceSide(cloudpickle.loads(self._plan_bytes), facts)
-                for source, values in taken.items():
-                    side.feed(source, Chunk(split(values, parts)[partition]))
-                frames += [*side.take_frames(), *side.finish(info.checkpoint_id)]
-            except WeirError as error:
-                raise from_failure(failure_message(self.attempt, -1, error), "") from error
-        return frames
-
-    def _level(
-        self, level: int, info: EpochInfo, frames: list[Frame], directory: str
-    ) -> list[Frame]:
-        by_target: dict[int, list[Frame]] = defaultdict(list)
-        # Backwards: what a shuffle does to the order must not matter.
-        for frame in reversed(frames):
-            by_target[frame.target].append(frame)
-        out: list[Frame] = []
-        for subtask in range(self.plan.level_parallelism[level]):
-            if self.options.repeated:
-                self.slots.run(subtask, level, info, by_target[subtask], directory)
-            out += self.slots.run(subtask, level, info, by_target[subtask], directory)
-        return out
-
-    def _take_reports(self, frames: list[Frame]) -> None:
-        reports = [unpack_report(f.payload) for f in frames if f.edge == REPORT_EDGE]
-        for report in sorted(reports, key=lambda r: (r["level"], r["subtask"])):
-            for index, kind, values in report["rows"]:
-                self.results.take(report["epoch"], index, kind, values, False)
-
-    def _raise_failures(self, work: Callable[[], T]) -> T:
-        """Do a part of the driver's work; what slots and checkpoints report is raised instead."""
+    @contextmanager
+    def _overtaking(
+        self, slots: CutSlots, runner: CheckpointRunner, sent: BarrierEpoch | None
+    ) -> Iterator[None]:
+        self._sent = sent
         try:
-            result = work()
-        except WeirError as error:
-            raise self.failure or error from error
-        if self.failure is not None:
-            raise self.failure
-        return result
+            yield
+        finally:
+            self._sent = None
 
     def checkpoint(self) -> int:
         """Take a checkpoint now, in an epoch without input; returns its id."""
         self.runner.request(RequestKind.MANUAL, force=True)
-        barrier = self._raise_failures(lambda: self._run_epoch({}, final=False))
+        barrier = self._offer(0)
         if barrier is None:
             msg = "the coordinator did not start a checkpoint"
             raise JobExecutionError(msg)
@@ -362,7 +322,8 @@ class JobHarness:
 
     def run_async(self) -> None:
         """Let async phases that were deferred run now."""
-        self._raise_failures(self.slots.run_deferred)
+        self.slots.run_deferred()
+        self._raise_failure()
 
     def run(self, take: int | None = None) -> JobHarness:
         """Run everything to the end of the input."""
@@ -377,46 +338,76 @@ class JobHarness:
         Raises:
             WeirError: the last checkpoint or its commits failed.
         """
-        self.runner.request(RequestKind.MANUAL, force=True, token="final")
-        barrier = self._raise_failures(lambda: self._run_epoch(self.sources.take(), final=True))
-        self.run_async()
-        if barrier is None or not self.runner.is_completed(barrier.checkpoint_id):
-            msg = "the last checkpoint was not completed"
-            raise JobExecutionError(msg)
-        self.finished = True
-        self.end(JobEnd.FINISHED)
+        if not self.sources.exhausted:
+            self._offer(None)
+        self.engine.over = True
+        self.turn_until(lambda: isinstance(self.supervisor.job.state, Over))
+
+    def turn_until(self, reached: Callable[[], bool]) -> None:
+        """Let the supervisor take turns until something is so; deferred work is done meanwhile.
+
+        Raises:
+            WeirError: what failed the attempt.
+            RuntimeError: nothing changes any more.
+        """
+        for turns in range(_TURNS_MAX):
+            self.turn()
+            if reached():
+                return
+            self.run_async()
+            if turns >= _PATIENT_TURNS:
+                # Only time can help now: a slot that is dead or hangs is noticed by its lease.
+                self.clock.advance(_PAUSE_MS)
+        msg = f"the job stays as it is: {type(self.supervisor.job.state).__name__}"
+        raise RuntimeError(msg)
 
     def end(self, how: JobEnd) -> None:
         """End the job: slots leave, checkpoints are kept or deleted."""
-        self._hooks.step("job ends")
-        self.end_slots()
-        self.runner.end(how)
-        self._hooks.step("job has ended")
+        self.supervisor.cancel(how)
+        self.supervisor.turn()
 
     def kill_slot(self, subtask: int) -> None:
         """Take a slot's process away; the driver learns it with the next call."""
         self.slots.kill(self.slots.slots[subtask])
 
     def fail_over(self) -> None:
-        """Start a new attempt from the newest checkpoint that is whole."""
-        self.end_slots()
-        self.begin_attempt()
+        """Start a new attempt from the newest checkpoint that is whole.
+
+        Raises:
+            WeirError: what failed the new attempt, or ended the job.
+        """
+        job = self.supervisor.job
+        if not isinstance(job.state, Restarting):
+            self.supervisor.fail(job.attempt, JobExecutionError("a test lets the attempt fail"))
+        before = job.attempt
+        for _ in range(_TURNS_MAX):
+            if not isinstance(job.state, Restarting) or job.attempt != before:
+                break
+            self.supervisor.turn()
+        self._raise_failure()
 
     def end_slots(self) -> None:
-        """Tell all slots to leave; those that do not hear it are among `zombies` afterwards."""
-        self.zombies += self.slots.leave()
+        """Tell all slots to leave; those that do not hear it are among the zombies afterwards."""
+        self.slots.dismiss([], "a test lets them leave")
 
     def restart(self, parallelism: int = 2) -> JobHarness:
         """End this job and start a new one from its last checkpoint."""
         self.end(JobEnd.CANCELED)
         return self.successor(parallelism).start()
 
-    def successor(self, parallelism: int = 2) -> JobHarness:
-        """Return a new job, not yet started, that resumes from what is on the storage."""
+    def successor(self, parallelism: int = 2, savepoints: Sequence[str] = ()) -> JobHarness:
+        """Return a new job, not yet started, that resumes from what is on the storage.
+
+        That is the newest of this job's checkpoints, of the savepoints at these URIs, and of what
+        this job started from.
+        """
         stored = list_completed(self.options.storage, self.job_id)
         refs = [CheckpointRef(s.metadata.checkpoint_id, s.directory) for s in stored]
-        point, _ = newest_valid(self.options.storage, self.options.storage.uri, refs)
-        successor = JobHarness(self._graph, parallelism, self.options, point or self._initial)
+        usable = [c.point for c in candidates(self.options.storage, refs) if c.point is not None]
+        usable += [load_restore_point(uri) for uri in savepoints]
+        usable += [] if self._restore is None else [self._restore]
+        newest = max(usable, key=lambda p: p.metadata.checkpoint_id, default=None)
+        successor = JobHarness(self._graph, parallelism, self.options, newest)
         successor.sources.inherit(self.sources)
         return successor
 
@@ -448,42 +439,15 @@ class JobHarness:
         current.key, current.group = key, group
         return operator.runtime_context.get_state(descriptor)
 
+    def metrics(self, name: str) -> dict[str, list[Any]]:
+        """Return the metrics of an operator (by uid or name), each with a value per subtask."""
+        reports = self.supervisor.reports.all()
+        return by_name(reports, self._node(name).index, self.clock.now_ms())
+
     def _node(self, name: str) -> OperatorNode:
         return next(op for op in self.plan.operators if name in (op.uid, op.name))
 
-    def _receive(self, attempt: int, message: Message) -> None:
-        """Take a message of a slot; only slots of the current attempt can fail it."""
-        if self.gone:
-            return
-        if isinstance(message, Acknowledge):
-            self.runner.acknowledge(message)
-        elif isinstance(message, Decline):
-            self.runner.decline(message)
-        elif message.attempt == self.attempt and self.failure is None:
-            self.failure = from_failure(message, "")
 
-    def _completed(self, ref: CheckpointRef) -> None:
-        epoch = self._epochs.pop(ref.checkpoint_id, 0)
-        # A failover does not go back to a savepoint, so what it covers may come again.
-        if ref in self.runner.coordinator.completed:
-            self.results.release_up_to(epoch)
-
-    def _overtook(self, checkpoint_id: int) -> None:
-        self._epochs[checkpoint_id] -= 1
-
-    def _fail(self, message: str) -> None:
-        if self.failure is None:
-            self.failure = JobExecutionError(message)
-
-
-class _CurrentSlots:
-    """The slots of whichever attempt is current."""
-
-    def __init__(self, harness: JobHarness) -> None:
-        self._harness = harness
-
-    def complete(self, checkpoint_id: int) -> list[tuple[str, list[bytes]]]:
-        return self._harness.slots.complete(checkpoint_id)
-
-    def aborted(self, checkpoint_id: int) -> None:
-        self._harness.slots.aborted(checkpoint_id)
+def _refuse_to_wait(changed: object) -> None:
+    msg = "a batch was offered while the job ends: let the supervisor take turns first"
+    raise UsageError(msg)

@@ -1,4 +1,4 @@
-"""The slots of one execution attempt in the harness: real services, calls instead of a network.
+"""The slots of a job in the harness: real services, calls instead of a network.
 
 A call into a slot is a process boundary. What dies inside is gone for the caller too: the slot's
 memory is never used again, and the caller sees a broken connection.
@@ -8,41 +8,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-import cloudpickle
-
-from weir.clock import Clock
 from weir.errors import WeirError
-from weir.graph.plan import JobPlan
-from weir.ids import JobId
+from weir.jobmanager.network import Reception, Staged
+from weir.jobmanager.registry import SlotEntry, SlotRegistry
+from weir.runtime.epoch import Epoch
 from weir.runtime.frame import Frame, Incoming, frames_to_batch, payload_views
-from weir.runtime.operator import TaskFacts
-from weir.runtime.subtask import EpochInfo, Subtask
+from weir.runtime.subtask import Subtask
+from weir.slot.build import SlotIdentity, build_slot
 from weir.slot.channel import ChannelError
-from weir.slot.files import SlotFiles
 from weir.slot.messages import (
     Acknowledge,
     Assignment,
     Cut,
     Decline,
+    EpochCall,
+    Hello,
+    Register,
     SlotFailure,
     decode,
     encode,
 )
 from weir.slot.overtake import Overtake, Slices
-from weir.slot.restore import restore_subtask
 from weir.slot.service import SlotService, failure_message
 from weir.storage.base import Storage
+from weir.testing.clock import ManualClock
 from weir.testing.faulty_storage import SimulatedCrash
 
 T = TypeVar("T")
+_LEASES_MAX = 20
 Message = Acknowledge | Decline | SlotFailure
 
 
 class SlotCrash(SimulatedCrash):
     """The slot that is running dies here."""
+
+
+class SlotHang(SimulatedCrash):
+    """The slot that is running does nothing from here on, and lives."""
+
+
+class Stuck(SimulatedCrash):
+    """Nothing would ever happen again in this job."""
 
 
 class DriverCrash(SimulatedCrash):
@@ -60,6 +69,12 @@ class Hooks:
     def step(self, label: str) -> None:
         """Take note of a step; may raise `SlotCrash` or `DriverCrash`."""
 
+    def begins(self) -> None:
+        """Act when an attempt is prepared; may raise what an engine may."""
+
+    def fails(self) -> None:
+        """Act while the engine runs an epoch; may raise what an engine may."""
+
     def storage(self, inner: Storage, slot: HarnessSlot | None) -> Storage:
         """Return the storage as one process sees it."""
         return inner
@@ -73,93 +88,121 @@ class Hooks:
 
 @dataclass(eq=False)
 class HarnessSlot:
-    """One slot: alive, dead (its memory is gone), or lost (alive, but nobody hears it)."""
+    """One slot: alive, dead (its memory is gone), lost (alive, but nobody hears it), or hanging."""
 
     subtask: int
     attempt: int
+    job_id: str = ""
     service: SlotService | None = None
     operators: Subtask | None = None
     dead: bool = False
     lost: bool = False
+    hangs: bool = False
     deferred: list[Callable[[], None]] = field(default_factory=list)
     closed: bool = False
 
 
 @dataclass(frozen=True)
 class SlotSettings:
-    """What all slots of a job share."""
+    """What all slots of a job share.
 
-    job_id: str
+    With `deferred` async phases wait until they are told to run. In epochs whose barrier may
+    overtake rows, slots handle `slice_rows` records at a time.
+    """
+
     storage: Storage
-    clock: Clock
-    receive: Callable[[Message], None]
+    clock: ManualClock
     hooks: Hooks
-    lineage: tuple[str, ...] = ()
+    lease_ms: int = 10_000
     deferred: bool = False
     slice_rows: int = 1
 
 
-class HarnessSlots:
-    """All slots of one attempt; fulfils the checkpoint runner's `Workers`."""
+class InProcessNetwork:
+    """All slots of a job in this process; fulfils `SlotNetwork`.
 
-    def __init__(self, plan_bytes: bytes, attempt: int, settings: SlotSettings) -> None:
-        """Start without slots."""
-        self._plan = plan_bytes
-        self.attempt = attempt
-        self._settings = settings
-        self.job_id = settings.job_id
+    `slots` are those of the current attempt, `zombies` those of earlier ones that did not hear
+    that they are not wanted any more. A test sets `gone` when the driver is dead.
+    """
+
+    def __init__(self, settings: SlotSettings) -> None:
+        self.registry = SlotRegistry(settings.clock, settings.lease_ms)
         self.slots: list[HarnessSlot] = []
+        self.zombies: list[HarnessSlot] = []
+        self.gone = False
+        self._settings = settings
+        self._reception: Reception | None = None
 
-    def start(self, assignment: Assignment) -> None:
-        """Start the next slot: restore, open, ready."""
-        slot = HarnessSlot(len(self.slots), self.attempt)
+    @property
+    def attempt(self) -> int:
+        """The attempt whose slots are the current ones."""
+        return self.registry.attempt
+
+    def open(self, reception: Reception) -> None:
+        """Let slots reach the job."""
+        self._reception = reception
+
+    def start(self, subtask: int) -> None:
+        """Start a slot of the current attempt: hello, restore, open, register.
+
+        A slot that fails or dies on the way says so, or does not; either way this returns.
+        """
+        if self.slots and self.slots[0].attempt != self.attempt:
+            self.slots = []
+        slot = HarnessSlot(subtask, self.attempt)
         self.slots.append(slot)
-        self.guarded(slot, lambda: self._build(slot, assignment))
+        with suppress(ChannelError, SlotHang):
+            self.guarded(slot, lambda: self._run(slot))
 
-    def _build(self, slot: HarnessSlot, assignment: Assignment) -> None:
-        shared = self._settings
-        storage = shared.hooks.storage(shared.storage, slot)
-        files = SlotFiles(
-            storage,
-            JobId(shared.job_id),
-            slot.subtask,
-            self.attempt,
-            assignment.inline_bytes,
-            assignment.compress,
-            assignment.in_memory,
-        )
-        facts = TaskFacts(
-            job_id=shared.job_id,
-            job_name=assignment.job_name,
-            attempt=self.attempt,
-            subtask=slot.subtask,
-            clock=shared.clock,
-            report=lambda index, kind, values: None,
-            lineage=shared.lineage,
-            job_parameters=assignment.job_parameters,
-            backend=assignment.backend,
-            shared_files=files.shared,
-            background=_AtOnce(),
-        )
-        shared.hooks.step("slot starts")
+    def _run(self, slot: HarnessSlot) -> None:
+        hooks = self._settings.hooks
+        hooks.step("slot is started")
+        hello = decode(encode(Hello(slot.attempt, slot.subtask, 0, "", log_file="")), Hello)
         try:
-            plan: JobPlan = cloudpickle.loads(self._plan)
-            slot.operators = subtask = Subtask(plan, facts)
-            restore_subtask(subtask, assignment, storage)
-            shared.hooks.step("slot restored")
-            subtask.open()
-        except WeirError as error:
-            self._send(slot, failure_message(self.attempt, slot.subtask, error))
-            raise
+            assignment = self._told(lambda reception: reception.hello(hello))
+        except WeirError:
+            self.kill(slot)  # Nobody wants it.
+            return
+        hooks.step("slot has its work")
+        try:
+            staged = self._build(slot, decode(encode(assignment), Assignment))
+            hooks.step("slot is ready")
+            ready = Register(slot.attempt, slot.subtask, "", "", staged=staged)
+            sent = decode(encode(ready), Register)
+            self._told(lambda reception: reception.register(sent))
+        except Exception as error:
+            self._send(slot, failure_message(slot.attempt, slot.subtask, error))
+        hooks.step("slot is registered")
+
+    def _told(self, tell: Callable[[Reception], T]) -> T:
+        """Let the driver take a message; it is another process."""
+        if self._reception is None or self.gone:
+            msg = "the JobManager cannot be reached"
+            raise ChannelError(msg)
+        with self._settings.hooks.process(None):
+            return tell(self._reception)
+
+    def _build(self, slot: HarnessSlot, assignment: Assignment) -> Staged:
+        shared = self._settings
+        slot.job_id = assignment.job_id
+        subtask, files = build_slot(
+            assignment,
+            SlotIdentity(slot.attempt, slot.subtask),
+            shared.clock,
+            adapt=lambda facts: replace(facts, background=_AtOnce()),
+            storage=shared.hooks.storage(shared.storage, slot),
+            reach=shared.hooks.step,
+        )
+        slot.operators = subtask
         slot.service = SlotService(
             subtask,
             files,
             shared.clock,
-            lambda m: self._send(slot, m),
-            self._spawner(slot),
-            Overtake(_WatchedSlices(slot, shared), hold_s=0.0),
+            lambda message: self._send(slot, message),
+            spawn=self._spawner(slot),
+            overtake=Overtake(_WatchedSlices(slot, shared), hold_s=0.0),
         )
-        shared.hooks.step("slot is ready")
+        return subtask.take_staged()
 
     def _spawner(self, slot: HarnessSlot) -> Callable[[Callable[[], None]], None]:
         def spawn(work: Callable[[], None]) -> None:
@@ -174,17 +217,37 @@ class HarnessSlots:
         hooks = self._settings.hooks
         hooks.step(f"slot sends {type(message).__name__}")
         sent = decode(encode(message), type(message))
-        with hooks.process(None):
-            self._settings.receive(sent)
+        if self._reception is not None and not self.gone:
+            with hooks.process(None):
+                self._take(self._reception, sent)
         hooks.step(f"slot has sent {type(message).__name__}")
+
+    @staticmethod
+    def _take(reception: Reception, message: Message) -> None:
+        match message:
+            case Acknowledge():
+                reception.acknowledge(message)
+            case Decline():
+                reception.decline(message)
+            case SlotFailure():
+                reception.failure(message)
+
+    def watch(self) -> None:
+        """Renew the leases of slots that live and are heard, as their own threads do."""
+        for slot in self.slots:
+            if not slot.dead and not slot.lost and not slot.hangs:
+                self.registry.heartbeat(slot.attempt, slot.subtask)
 
     def guarded(self, slot: HarnessSlot, work: Callable[[], T]) -> T:
         """Run something inside a slot; its death is a broken connection for the caller."""
-        if slot.dead:
+        if slot.dead or slot.hangs:
             raise _gone(slot)
         try:
             with self._settings.hooks.process(slot):
                 result = work()
+        except SlotHang:
+            slot.hangs = True
+            raise _gone(slot) from None
         except SlotCrash:
             self.kill(slot)
             raise _gone(slot) from None
@@ -192,21 +255,44 @@ class HarnessSlots:
             raise _gone(slot)
         return result
 
-    def run(
-        self, subtask: int, level: int, info: EpochInfo, frames: list[Frame], directory: str
-    ) -> list[Frame]:
+    def run(self, subtask: int, level: int, epoch: Epoch, frames: list[Frame]) -> list[Frame]:
         """Send an epoch of a level to a slot and return its output."""
-        slot = self.slots[subtask]
+        slot = self._located(subtask)
         incoming = as_incoming(frames)
+        call = decode(encode(EpochCall(slot.attempt, level, epoch)), EpochCall)
         hooks = self._settings.hooks
 
         def work() -> list[Frame]:
             hooks.step(f"level {level} begins")
-            out = self._service(slot).run(self.attempt, level, info, incoming, directory)
+            service = self._service(slot)
+            out = service.run(call, service.take_in(iter(incoming)))
             hooks.step(f"level {level} is done")
             return out
 
         return self.guarded(slot, work)
+
+    def _ready(self) -> list[HarnessSlot]:
+        """Return the slots that the job can call."""
+        ready = {entry.subtask for entry in self.registry.ready()}
+        return [s for s in self.slots if s.attempt == self.attempt and s.subtask in ready]
+
+    def _located(self, subtask: int) -> HarnessSlot:
+        """Find a slot as a pipe does: time passes while one that is not ready is waited for.
+
+        Raises:
+            ChannelError: the attempt failed, or is over.
+        """
+        for _ in range(_LEASES_MAX):
+            self.watch()
+            found = self.registry.locate(self.attempt, subtask, 0)
+            if found.status == "ready":
+                return self.slots[subtask]
+            if found.status != "wait":
+                msg = f"slot {subtask}: {found.status} ({found.message})"
+                raise ChannelError(msg)
+            self._settings.clock.advance(self._settings.lease_ms)
+        msg = f"slot {subtask} was waited for in vain, and nobody noticed"
+        raise Stuck(msg)
 
     def run_deferred(self, slots: list[HarnessSlot] | None = None) -> None:
         """Let async phases that wait run now."""
@@ -220,12 +306,12 @@ class HarnessSlots:
         """Let all slots commit."""
         hooks = self._settings.hooks
         staged: list[tuple[str, list[bytes]]] = []
-        for slot in self.slots:
+        for slot in self._ready():
             hooks.step("commit is sent")
 
             def work(slot: HarnessSlot = slot) -> list[tuple[str, list[bytes]]]:
                 hooks.step("commit begins")
-                done = self._service(slot).notify_complete(self.attempt, checkpoint_id)
+                done = self._service(slot).notify_complete(slot.attempt, checkpoint_id)
                 hooks.step("commit is done")
                 return done
 
@@ -236,18 +322,18 @@ class HarnessSlots:
         """Ask all slots where they are."""
         return [
             self._called(slot, "where", lambda s: s.where(self.attempt, checkpoint_id, epoch))
-            for slot in self.slots
+            for slot in self._ready()
         ]
 
     def cut(self, cut: Cut) -> bool:
         """Tell all slots where to cut."""
         sent = decode(encode(cut), Cut)
-        return all(self._called(slot, "cut", lambda s: s.cut(sent)) for slot in self.slots)
+        return all(self._called(slot, "cut", lambda s: s.cut(sent)) for slot in self._ready())
 
     def revoke(self, checkpoint_id: int) -> bool:
         """Let no slot cut any more."""
         made = False
-        for slot in self.slots:
+        for slot in self._ready():
             try:
                 done = self._called(slot, "revoke", lambda s: s.revoke(self.attempt, checkpoint_id))
             except ChannelError:
@@ -266,7 +352,7 @@ class HarnessSlots:
 
     def aborted(self, checkpoint_id: int) -> None:
         """Tell all slots that a checkpoint was given up; nobody depends on it."""
-        for slot in self.slots:
+        for slot in self._ready():
             with suppress(WeirError):
                 service = self._service(slot)
                 self.guarded(slot, lambda s=service: s.notify_aborted(self.attempt, checkpoint_id))  # type: ignore[misc]
@@ -278,21 +364,34 @@ class HarnessSlots:
             slot.deferred.clear()
             self._settings.hooks.killed(slot)
 
-    def leave(self) -> list[HarnessSlot]:
-        """Tell all slots to end; returns those that do not hear it."""
-        for slot in self.slots:
-            if not slot.dead and not slot.lost:
-                self.close(slot)
+    def dismiss(self, slots: list[SlotEntry], reason: str) -> list[SlotFailure]:
+        """Tell all slots to end; those that do not hear it are among `zombies` afterwards."""
+        ended = [self.end(slot) for slot in self.slots if not slot.dead and not slot.lost]
         self.bury()
-        return [slot for slot in self.slots if slot.lost and not slot.dead]
+        self.zombies += [slot for slot in self.slots if slot.lost and not slot.dead]
+        return [failure for failure in ended if failure is not None]
 
-    def close(self, slot: HarnessSlot) -> None:
-        """Let a slot end in order; it drops what its sinks never prepared."""
+    def close(self) -> None:
+        """Let nobody reach the job any more."""
+        self._reception = None
+
+    def end(self, slot: HarnessSlot) -> SlotFailure | None:
+        """Let a slot end in order; it drops what its sinks never prepared.
+
+        What goes wrong meanwhile keeps no process alive: the next attempt finds what is left. It
+        is returned if the slot lived to tell.
+        """
+        failure = None
         if slot.service is not None:
-            with suppress(ChannelError):
+            try:
                 self.guarded(slot, slot.service.close)
                 slot.closed = True
+            except ChannelError:
+                pass
+            except WeirError as error:
+                failure = failure_message(slot.attempt, slot.subtask, error)
         self.kill(slot)
+        return None if failure is None else decode(encode(failure), SlotFailure)
 
     def bury(self) -> None:
         """Free what dead slots hold in this process, as the end of theirs would have."""
@@ -319,11 +418,11 @@ class _WatchedSlices(Slices):
         self._slot = slot
         self._hooks = settings.hooks
 
-    def pause(self) -> None:
+    def pause(self, between: Callable[[], None]) -> None:
         """Let the test act, then do what is to be done."""
         self._hooks.step("slice")
         self._hooks.paused(self._slot)
-        super().pause()
+        super().pause(between)
 
 
 class _AtOnce:

@@ -1,5 +1,9 @@
 """The sources of a job in the harness: lists of records, read from a position on.
 
+What a source gives is read through the source SPI when the job is made: the splits of collections,
+sequences and other sources with splits, and the records of source functions, which run to their
+end. What Spark itself would read, DataFrames and text files, is refused.
+
 Invariant: a position is the index of the next record of a source. It travels through checkpoint
 metadata as text, so a job that resumes knows nothing but what was written down.
 """
@@ -8,13 +12,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from weir.checkpoint.metadata import SourceLayout, SourcePositions
+from weir.checkpoint.metadata import SourcePositions, layout_of
+from weir.clock import SystemClock
+from weir.codec.arrow import batch_to_rows
+from weir.connector import decoder
+from weir.connector.source import Journal, Opening, Source, Splits
 from weir.errors import UsageError
-from weir.graph.plan import JobPlan
-from weir.graph.sources import CollectionSource, SequenceSource
+from weir.graph.plan import JobPlan, OperatorNode
+from weir.runtime.context import InitializationContext, RuntimeContext
+from weir.runtime.metrics import OperatorMetrics
+from weir.runtime.operator import TaskFacts
+from weir.state.operator_state import OperatorStateStore
 
 Records = Sequence[Any] | Mapping[int, Sequence[Any]]
 _HEAD = ("v1", "{}")
@@ -32,7 +46,7 @@ class HarnessSources:
             if node.kind == "source":
                 self.indexes.append(node.index)
                 self._uids.append(node.uid or node.id)
-                self._records.append(_elements(node.function, node.name))
+                self._records.append(_elements(plan, node))
                 node.function = None
         self._next = [0] * len(self.indexes)
 
@@ -64,7 +78,7 @@ class HarnessSources:
     def positions(self, epoch: int) -> SourcePositions:
         """Return where the sources are now."""
         lines = tuple(json.dumps({"next": n}) for n in self._next)
-        layout = tuple(SourceLayout(uid, i) for i, uid in enumerate(self._uids))
+        layout = layout_of(self._uids)
         return SourcePositions(batch_id=epoch, offset_lines=(*_HEAD, *lines), layout=layout)
 
     def rewind(self, positions: SourcePositions | None) -> None:
@@ -79,13 +93,97 @@ class HarnessSources:
                 self._next[i] = json.loads(line)["next"]
 
 
-def _elements(source: Any, name: str) -> list[Any]:
-    if isinstance(source, CollectionSource):
-        return list(source.elements)
-    if isinstance(source, SequenceSource):
-        return list(range(source.start, source.end + 1))
-    msg = f"source '{name}': the harness reads collections and sequences, found {source!r}"
+def _elements(plan: JobPlan, node: OperatorNode) -> list[Any]:
+    """Return all records of a source."""
+    source = node.function
+    with TemporaryDirectory(prefix="weir-harness-") as directory:
+        if isinstance(source, Source):
+            stream = source.open(Opening(node.name, Path(directory), type_info=node.output_type))
+            if isinstance(stream, Splits):
+                return _read(stream)
+            if isinstance(stream, Journal):
+                return _run(plan, node, stream.function)
+    msg = (
+        f"source '{node.name}': the harness reads sources with splits, such as collections and "
+        f"sequences, and source functions; found {source!r}"
+    )
     raise UsageError(msg)
+
+
+def _read(stream: Splits) -> list[Any]:
+    records: list[Any] = []
+    for path in sorted(stream.folder.iterdir(), key=lambda path: path.stat().st_mtime):
+        for split_ in path.read_text().splitlines():
+            for batch in stream.reader.read(split_):
+                for decoded in stream.decoder.decode(batch):
+                    records += _values(decoded)
+    return records
+
+
+def _values(decoded: decoder.Records | decoder.Columns | decoder.Mark) -> list[Any]:
+    if isinstance(decoded, decoder.Columns):
+        return batch_to_rows(decoded.batch, decoded.type_info)
+    return decoded.values if isinstance(decoded, decoder.Records) else []
+
+
+def _run(plan: JobPlan, node: OperatorNode, function: Any) -> list[Any]:
+    """Run a source function to its end, with the life cycle that it has in a job."""
+    facts = TaskFacts(
+        "",
+        plan.job_name,
+        attempt=0,
+        subtask=0,
+        clock=SystemClock(),
+        report=lambda index, kind, values: None,
+    )
+    collected = CollectingContext()
+    if hasattr(function, "initialize_state"):
+        function.initialize_state(InitializationContext(None, OperatorStateStore(), None))
+    try:
+        function.open(RuntimeContext(node, facts, OperatorMetrics(node.name).group, None))
+        function.run(collected)
+    finally:
+        function.close()
+    return collected.records
+
+
+class CollectingContext:
+    """The `ctx` of a source function in the harness: takes records, refuses their time.
+
+    Positions of the harness are numbers of records, so that timestamps and watermarks have no
+    place in them; assign them behind the source.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+
+    def collect(self, element: Any) -> None:
+        """Take a record."""
+        self.records.append(element)
+
+    def collect_with_timestamp(self, element: Any, timestamp: int) -> None:
+        """Refuse."""
+        self._refuse("collect_with_timestamp")
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Refuse."""
+        self._refuse("emit_watermark")
+
+    def mark_as_temporarily_idle(self) -> None:
+        """Refuse."""
+        self._refuse("mark_as_temporarily_idle")
+
+    def get_checkpoint_lock(self) -> AbstractContextManager[Any]:
+        """Return a lock; nobody else wants it."""
+        return nullcontext()
+
+    @staticmethod
+    def _refuse(method: str) -> None:
+        msg = (
+            f"SourceContext.{method}: the harness takes records without times from source "
+            "functions; assign timestamps behind the source, or test it on Spark"
+        )
+        raise UsageError(msg)
 
 
 def split(values: list[Any], parts: int) -> list[list[Any]]:

@@ -18,8 +18,8 @@ from weir.ids import new_job_id, unique_suffix
 from weir.jobmanager.directory import JobEntry, publish
 from weir.jobmanager.history import HistoryView
 from weir.jobmanager.operations import JobView, SavepointFormat
-from weir.jobmanager.owner import process_started
 from weir.rest import RestServer
+from weir.storage.processes import process_started
 
 _START_MS = 1_700_000_000_000
 
@@ -49,7 +49,6 @@ class ManualJob:
         autocomplete: bool = True,
         view: JobView | None = None,
     ) -> None:
-        """Run from now on."""
         self.job_id = job_id or (view.job_id if view else str(new_job_id()))
         self.current = view or JobView(
             job_id=self.job_id,

@@ -1,4 +1,4 @@
-"""What every exactly-once sink must do, as a suite to subclass, and a file system that crashes.
+"""What every exactly-once sink must do, as a suite to subclass.
 
 Subclass `SinkConformance`, say how to build the sink and how to read its output, and let pytest
 collect the class. The suite runs a job of four checkpoints, kills it at every call of the file
@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -21,178 +20,12 @@ from weir.connector.file_system import FileSystem, LocalFileSystem
 from weir.connector.function_sink import InvokeContext
 from weir.connector.sink import Sink, SinkWriter, WriterContext
 from weir.connector.two_phase import TwoPhaseCommitSinkFunction
+from weir.errors import UsageError
+from weir.testing.crashing_file_system import CrashingFileSystem
 from weir.testing.faulty_storage import CrashMoment, SimulatedCrash
 
-_T = TypeVar("_T")
 JOB = "0a" * 16
 OPERATOR = "0123456789abcdef" * 2
-
-
-class CrashingFileSystem:
-    """The local file system until call number `crash_at`, a dead process from then on.
-
-    Every call, also of an open file, is a numbered crash point, counted from 1. With `power_loss`
-    everything that was not synced is undone at the crash: contents, new names and renames.
-    """
-
-    def __init__(
-        self,
-        crash_at: int | None = None,
-        moment: CrashMoment = CrashMoment.BEFORE,
-        power_loss: bool = False,
-    ) -> None:
-        """Start alive, with nothing unsynced."""
-        self.calls = 0
-        self._crash_at = crash_at
-        self._moment = moment
-        self._power_loss = power_loss
-        self._inner = LocalFileSystem()
-        self._dead = False
-        self._streams: list[_Stream] = []
-        self._durable_size: dict[str, int] = {}
-        self._undo: dict[str, list[Callable[[], None]]] = {}
-
-    def point(self, action: Callable[[], _T], torn: Callable[[], Any] | None = None) -> _T:
-        """Run one call, or die at it."""
-        if self._dead:
-            raise SimulatedCrash
-        self.calls += 1
-        if self.calls != self._crash_at:
-            return action()
-        if self._moment is CrashMoment.AFTER:
-            action()
-        elif self._moment is CrashMoment.MIDDLE and torn is not None:
-            torn()
-        self.die()
-        raise SimulatedCrash
-
-    def die(self) -> None:
-        """Drop the process: close its files, and with `power_loss` undo what was not synced."""
-        if self._dead:
-            return
-        self._dead = True
-        for stream in self._streams:
-            stream.inner.close()
-        if not self._power_loss:
-            return
-        for path, size in self._durable_size.items():
-            if os.path.exists(path):
-                os.truncate(path, size)
-        for steps in self._undo.values():
-            for step in reversed(steps):
-                step()
-
-    @property
-    def dead(self) -> bool:
-        """Tell whether the process is gone."""
-        return self._dead
-
-    def make_directory(self, path: str) -> None:
-        """Create a directory."""
-        self.point(lambda: self._inner.make_directory(path))
-
-    def create(self, path: str) -> BinaryIO:
-        """Create a file whose calls are crash points too."""
-
-        def action() -> _Stream:
-            stream = _Stream(self, self._inner.create(path), path)
-            self._streams.append(stream)
-            self._durable_size[path] = 0
-            self._undo.setdefault(os.path.dirname(path), []).append(
-                lambda: self._inner.remove(path)
-            )
-            return stream
-
-        return cast(BinaryIO, self.point(action))
-
-    def sync(self, stream: BinaryIO) -> None:
-        """Make contents durable."""
-        wrapper = cast(_Stream, stream)
-
-        def action() -> None:
-            self._inner.sync(wrapper.inner)
-            self._durable_size[wrapper.path] = wrapper.inner.tell()
-
-        self.point(action)
-
-    def sync_directory(self, path: str) -> None:
-        """Make names durable."""
-
-        def action() -> None:
-            self._inner.sync_directory(path)
-            self._undo.pop(path, None)
-
-        self.point(action)
-
-    def rename(self, source: str, target: str) -> None:
-        """Rename a file."""
-
-        def action() -> None:
-            self._inner.rename(source, target)
-            if source in self._durable_size:
-                self._durable_size[target] = self._durable_size.pop(source)
-            self._undo.setdefault(os.path.dirname(target), []).append(
-                lambda: os.replace(target, source)
-            )
-
-        self.point(action)
-
-    def size(self, path: str) -> int | None:
-        """Look at a file."""
-        return self.point(lambda: self._inner.size(path))
-
-    def remove(self, path: str) -> None:
-        """Remove a file."""
-
-        def action() -> None:
-            self._inner.remove(path)
-            self._durable_size.pop(path, None)
-
-        self.point(action)
-
-    def walk(self, path: str) -> Iterator[str]:
-        """List files."""
-        return iter(self.point(lambda: list(self._inner.walk(path))))
-
-
-class _Stream:
-    """An open file of a process that may die; afterwards destructors find it silent."""
-
-    def __init__(self, owner: CrashingFileSystem, inner: BinaryIO, path: str) -> None:
-        self._owner = owner
-        self.inner = inner
-        self.path = path
-
-    def write(self, data: Any) -> int:
-        if self._owner.dead:
-            return len(data)
-        view = memoryview(data)
-        half = view[: len(view) // 2]
-        return self._owner.point(lambda: self.inner.write(view), lambda: self.inner.write(half))
-
-    def tell(self) -> int:
-        return 0 if self._owner.dead else self.inner.tell()
-
-    def flush(self) -> None:
-        if not self._owner.dead:
-            self.inner.flush()
-
-    def close(self) -> None:
-        if not self._owner.dead:
-            self._owner.point(self.inner.close)
-
-    @property
-    def closed(self) -> bool:
-        return self.inner.closed and not self._owner.dead
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
 
 
 @dataclass
@@ -226,7 +59,9 @@ class SinkConformance:
 
     def context(self, attempt: int) -> WriterContext:
         """Return the identity of the only subtask in one attempt."""
-        return WriterContext(JOB, OPERATOR, attempt, 0, 1, type_info=self.type_info)
+        return WriterContext(
+            JOB, OPERATOR, attempt=attempt, subtask=0, parallelism=1, type_info=self.type_info
+        )
 
     def writer(self, directory: Path, attempt: int = 1, fs: FileSystem | None = None) -> SinkWriter:
         """Return a writer on the given, or the local, file system."""
@@ -312,7 +147,9 @@ class SinkConformance:
         writer.write_batch(self.records(1), None)
         prepared = writer.prepare(1)
         heir = self.make_sink(tmp_path, LocalFileSystem()).create_writer(
-            WriterContext("0b" * 16, OPERATOR, 0, 0, 1, type_info=self.type_info)
+            WriterContext(
+                "0b" * 16, OPERATOR, attempt=0, subtask=0, parallelism=1, type_info=self.type_info
+            )
         )
         heir.restore(prepared)
         self.expect(tmp_path, 1)
@@ -370,6 +207,79 @@ class SinkConformance:
                 assert self.hidden(directory) == [], f"after a crash at call {point}"
             else:
                 return
+
+    def test_newer_output_that_is_left_stays_visible(self, tmp_path: Path) -> None:
+        """Going back at least once undoes nothing that a newer checkpoint committed."""
+        older = self._commit_newer(tmp_path)
+        writer = self.writer(tmp_path, attempt=2)
+        writer.restore(older)
+        writer.leave_newer(older)
+        self.expect(tmp_path, 1, 2, 3)
+        writer.close()
+
+    def test_newer_output_is_taken_back_or_kept_whole(self, tmp_path: Path) -> None:
+        """A sink that can take back shows what the restored checkpoint covers, and nothing else."""
+        older = self._commit_newer(tmp_path)
+        can = self.make_sink(tmp_path, LocalFileSystem()).can_take_back()
+        writer = self.writer(tmp_path, attempt=2)
+        writer.restore(older)
+        if not can:
+            with pytest.raises(UsageError):
+                writer.take_back(older, 1)
+            self.expect(tmp_path, 1, 2, 3)
+            return
+        writer.take_back(older, 1)
+        self.expect(tmp_path, 1)
+        writer.write_batch(self.records(2), None)
+        writer.commit(writer.prepare(5))
+        self.expect(tmp_path, 1, 2)
+        writer.close()
+        assert self.hidden(tmp_path) == []
+
+    @pytest.mark.parametrize("power_loss", [False, True])
+    def test_a_crash_while_output_is_taken_back_is_recovered_from(
+        self, tmp_path: Path, power_loss: bool
+    ) -> None:
+        """Taking back may be repeated from any point of itself, and is durable once it is done."""
+        if not self.make_sink(tmp_path, LocalFileSystem()).can_take_back():
+            return
+        for point in range(1, 10_000):
+            directory = tmp_path / str(point)
+            older = self._commit_newer(directory)
+            fs = CrashingFileSystem(point, CrashMoment.AFTER, power_loss)
+            try:
+                self._take_back(directory, fs, older, attempt=2)
+            except SimulatedCrash:
+                self._take_back(directory, LocalFileSystem(), older, attempt=3)
+                self.expect(directory, 1)
+                assert self.hidden(directory) == [], f"after a crash at call {point}"
+            else:
+                fs.die()
+                self.expect(directory, 1)
+                return
+
+    def _take_back(
+        self, directory: Path, fs: FileSystem, older: list[bytes], *, attempt: int
+    ) -> None:
+        writer = self.writer(directory, attempt, fs)
+        writer.restore(older)
+        writer.take_back(older, 1)
+        writer.close()
+
+    def _commit_newer(self, directory: Path) -> list[bytes]:
+        """Commit checkpoints 1 to 3, prepare a fourth and die; returns the state of the first."""
+        fs = CrashingFileSystem()
+        writer = self.writer(directory, fs=fs)
+        writer.write_batch(self.records(1), None)
+        older = writer.prepare(1)
+        writer.commit(older)
+        for n in (2, 3):
+            writer.write_batch(self.records(n), None)
+            writer.commit(writer.prepare(n))
+        writer.write_batch(self.records(4), None)
+        writer.prepare(4)
+        fs.die()
+        return older
 
     def _leave_uncommitted(self, directory: Path) -> _Progress:
         fs = CrashingFileSystem()
@@ -432,7 +342,6 @@ class ReferenceTwoPhaseSink(TwoPhaseCommitSinkFunction):
     """
 
     def __init__(self, directory: str, file_system: FileSystem | None = None) -> None:
-        """Keep where transactions live."""
         self._open_path = os.path.join(directory, ".open")
         self._done_path = os.path.join(directory, "done")
         self._fs = file_system or LocalFileSystem()

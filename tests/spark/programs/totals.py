@@ -59,7 +59,7 @@ def main(source, output, checkpoints, logs, restore=None):
     )
     job = env.execute_async("totals")
     job.get_job_execution_result().result()
-    sys.stdout.write(f"attempts {job.master.registry.attempt + 1}\n")
+    sys.stdout.write(f"attempts {job.supervisor.network.registry.attempt + 1}\n")
 
 
 if __name__ == "__main__":

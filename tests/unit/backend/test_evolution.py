@@ -15,7 +15,7 @@ from weir.backend.timers import EVENT_TIMERS
 from weir.codec.stamped import StampedTypeInfo
 from weir.common.typeinfo import Types
 from weir.common.types import Row
-from weir.errors import IncompatibleStateError
+from weir.errors import CorruptStateError, IncompatibleStateError
 from weir.keygroup import KeyGroupRange, key_group
 from weir.state.descriptor import (
     AggregatingStateDescriptor,
@@ -294,3 +294,16 @@ def test_a_subtask_without_entries_does_not_hinder_a_migration() -> None:
     at(busy, key)
     state.update(Row(count=1, note="n", name="x"))
     assert at(united(idle, busy), key).state(MAKERS["value"](V2)).value().note == "n"
+
+
+@pytest.mark.parametrize("missing", ["key", "namespace", "value", "map_key"])
+def test_a_type_that_is_not_described_is_refused_by_name(missing: str) -> None:
+    backend = empty()
+    declared = MapStateDescriptor("s", STRING, LONG)
+    at(backend, "a").state(declared).put("x", 1)
+    source = source_of(write_file(backend.snapshot(1)))
+    del source.layers[0].states["s"]["type"][missing]  # type: ignore[attr-defined]
+    again = empty()
+    again.restore([source])
+    with pytest.raises((CorruptStateError, IncompatibleStateError), match="None"):
+        again.state(declared)

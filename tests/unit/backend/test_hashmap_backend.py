@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from weir.backend.address import address_of
-from weir.backend.base import StateKind
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.hashmap import HashMapBackend
 from weir.backend.hashmap.overlay import Overlay, contents, merge_into
 from weir.backend.isolation import is_immutable, isolate
+from weir.backend.kinds import StateKind
 from weir.common.typeinfo import Types
 from weir.common.types import Row
 from weir.errors import CorruptStateError, UsageError

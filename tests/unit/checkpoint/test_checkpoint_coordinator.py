@@ -170,18 +170,6 @@ def test_the_pause_counts_from_the_completion() -> None:
     assert triggered(c.poll(2900)).ref.checkpoint_id == 2
 
 
-def test_switching_periodic_checkpoints_off_keeps_what_people_asked_for() -> None:
-    c = coordinator(interval_ms=100)
-    c.start_periodic(0)
-    begin(c)
-    c.poll(100)
-    c.submit(MANUAL)
-    (rejected,) = c.stop_periodic()
-    assert isinstance(rejected, RejectRequest)
-    assert rejected.reason is FailureReason.PERIODIC_SCHEDULER_SHUTDOWN
-    assert c.queue == (MANUAL,)
-
-
 def test_a_full_queue_rejects() -> None:
     c = coordinator()
     for _ in range(1000):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.examples import examples
 
 from weir.checkpoint.actions import (
     Ack,
@@ -188,4 +189,6 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
 
 TestCoordinatorMachine = CoordinatorMachine.TestCase
-TestCoordinatorMachine.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestCoordinatorMachine.settings = settings(
+    max_examples=examples(60), stateful_step_count=60, deadline=None
+)

@@ -17,7 +17,6 @@ def test_the_layout_is_flinks() -> None:
     assert paths.checkpoint_dir(JOB, 17) == f"{JOB}/chk-17"
     assert paths.metadata_path(f"{JOB}/chk-17") == f"{JOB}/chk-17/_metadata"
     assert paths.shared_dir(JOB) == f"{JOB}/shared"
-    assert paths.taskowned_dir(JOB) == f"{JOB}/taskowned"
 
 
 def test_savepoints_carry_six_digits_of_the_job_and_twelve_random_ones() -> None:

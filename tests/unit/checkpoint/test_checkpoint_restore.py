@@ -13,7 +13,7 @@ from weir.checkpoint.metadata import (
 )
 from weir.checkpoint.rescale import ElementRead, KeyedRead
 from weir.checkpoint.restore import (
-    OperatorRestore,
+    OperatorPlan,
     ProgramOperator,
     SubtaskRestore,
     match_operators,
@@ -158,7 +158,7 @@ def test_the_plan_says_what_every_subtask_reads() -> None:
     )
     program = [ProgramOperator("a", "count", 1), ProgramOperator("new", "new", 2, 64)]
     plan = plan_restore(metadata(stored), program)
-    assert plan["a"] == OperatorRestore(
+    assert plan["a"] == OperatorPlan(
         stored,
         10,
         (
@@ -171,4 +171,4 @@ def test_the_plan_says_what_every_subtask_reads() -> None:
             ),
         ),
     )
-    assert plan["new"] == OperatorRestore(None, 64, (SubtaskRestore(), SubtaskRestore()))
+    assert plan["new"] == OperatorPlan(None, 64, (SubtaskRestore(), SubtaskRestore()))

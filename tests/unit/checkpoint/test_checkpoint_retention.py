@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from weir.checkpoint.metadata import CheckpointMetadata
 from weir.checkpoint.retention import (
     CheckpointRef,
     JobEnd,
-    apply_deletion,
     is_discarded,
     plan_job_end,
     plan_subsumption,
 )
 from weir.checkpoint.settings import Retention
-from weir.checkpoint.store import list_completed, write_metadata
-from weir.storage import MemoryStorage
-from weir.testing.faulty_storage import CrashMoment, FaultPlan, FaultyStorage, SimulatedCrash
 
 ENDS = (JobEnd.FINISHED, JobEnd.CANCELED, JobEnd.FAILED, JobEnd.SUSPENDED)
 
@@ -70,19 +65,3 @@ def test_savepoints_are_not_subsumed_and_not_counted() -> None:
 
 def test_plans_go_from_old_to_new() -> None:
     assert plan_subsumption([ref(10), ref(9), ref(2)], 1) == (ref(2), ref(9))
-
-
-@pytest.mark.parametrize("moment", list(CrashMoment))
-@pytest.mark.parametrize("point", [1, 2])
-def test_a_half_deleted_checkpoint_is_never_valid(point: int, moment: CrashMoment) -> None:
-    inner = MemoryStorage()
-    metadata = CheckpointMetadata(1, "job", "job", 0, "checkpoint", 0)
-    for name in ("a", "z"):
-        inner.create(f"job/chk-1/{name}", b"")
-    write_metadata(inner, "job/chk-1", metadata)
-    with pytest.raises(SimulatedCrash):
-        apply_deletion(FaultyStorage(inner, FaultPlan(crash_at=point, moment=moment)), "job/chk-1")
-    if list_completed(inner, "job"):
-        assert inner.list("job/chk-1") == ["_metadata", "a", "z"]
-    apply_deletion(inner, "job/chk-1")
-    assert inner.list("job") == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 
 from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
 from weir.checkpoint.shared import SharedRegistry, shared_files
@@ -210,4 +211,6 @@ class SharedFilesLife(RuleBasedStateMachine):
 
 
 TestSharedFilesLife = SharedFilesLife.TestCase
-TestSharedFilesLife.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestSharedFilesLife.settings = settings(
+    max_examples=examples(120), stateful_step_count=40, deadline=None
+)

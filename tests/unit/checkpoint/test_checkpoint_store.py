@@ -8,8 +8,6 @@ import pytest
 
 from weir.checkpoint.metadata import CheckpointMetadata, FileRecord, encode_metadata
 from weir.checkpoint.store import (
-    CheckpointStatus,
-    derive_status,
     list_completed,
     load_checkpoint,
     verify_files,
@@ -62,21 +60,6 @@ def test_damaged_metadata_is_named_with_its_storage() -> None:
     storage.create("job/chk-3/_metadata", b"rubbish")
     with pytest.raises(CorruptStateError, match=rf"{storage.uri}/job/chk-3/_metadata"):
         load_checkpoint(storage, "job/chk-3")
-
-
-@pytest.mark.parametrize(
-    ("valid", "pending", "status"),
-    [
-        (True, True, CheckpointStatus.COMPLETE),
-        (True, False, CheckpointStatus.COMPLETE),
-        (False, True, CheckpointStatus.IN_PROGRESS),
-        (False, False, CheckpointStatus.ABANDONED),
-    ],
-)
-def test_valid_metadata_alone_makes_a_checkpoint_complete(
-    valid: bool, pending: bool, status: CheckpointStatus
-) -> None:
-    assert derive_status(metadata_is_valid=valid, is_pending=pending) is status
 
 
 def test_completed_checkpoints_are_listed_by_number_newest_first() -> None:

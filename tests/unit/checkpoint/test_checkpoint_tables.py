@@ -253,21 +253,6 @@ def test_expired_checkpoints_fail_the_job_when_there_are_more_than_tolerated(
     assert failed == [False] * tolerable + [True]
 
 
-def test_after_stopping_a_request_of_the_timer_is_refused_and_one_of_people_is_not() -> None:
-    driver = Driver(interval_ms=10)
-    driver.coordinator.start_periodic(0)
-    driver.advance(10)
-    driver.advance(20)
-    (refused,) = driver.coordinator.stop_periodic()
-    assert isinstance(refused, RejectRequest)
-    assert refused.reason is FailureReason.PERIODIC_SCHEDULER_SHUTDOWN
-    driver.complete(1)
-    driver.advance(1000)
-    assert driver.ids == [1]
-    driver.ask(manual())
-    assert driver.ids == [1, 2]
-
-
 MIXED = (FailureReason.IO_EXCEPTION, DECLINED, FailureReason.CHECKPOINT_EXPIRED)
 
 

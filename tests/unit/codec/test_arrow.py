@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.codec.strategies import DECLARED_TYPES, exact, values_of
 
 from weir.codec.arrow import (
@@ -23,7 +24,7 @@ from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation, Ty
 from weir.common.types import Row
 from weir.errors import UsageError
 
-FAST = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+FAST = settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 UTC = datetime.timezone.utc
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.codec.strategies import DECLARED_TYPES, exact, typed_lists
 
 from weir.codec import codec_for
@@ -21,7 +22,7 @@ from weir.common.typeinfo import TypeInformation, Types, type_from_json
 from weir.common.types import Row
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 
-FAST = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FAST = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @FAST

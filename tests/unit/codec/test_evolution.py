@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.codec.strategies import DECLARED_TYPES, exact, values_of
 
 from weir.codec import codec_for
@@ -19,7 +20,7 @@ from weir.common.typeinfo import MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeIn
 from weir.common.types import Row
 from weir.errors import CorruptStateError, IncompatibleStateError
 
-FAST = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FAST = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 
 BYTE, SHORT, INT, LONG = Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG()
 FLOAT, DOUBLE, STRING = Types.FLOAT(), Types.DOUBLE(), Types.STRING()

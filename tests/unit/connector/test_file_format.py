@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -19,11 +20,13 @@ from weir.common.typeinfo import Types
 from weir.common.types import Row
 from weir.connector.file_format import (
     CsvFormat,
+    EncoderFormat,
     FileFormat,
     JsonLinesFormat,
     TextFormat,
     row_format,
 )
+from weir.connector.sink import blamed
 from weir.errors import UsageError
 
 PERSON = Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()])
@@ -55,7 +58,6 @@ def written(file_format: FileFormat, values: list[Any], type_info: Any = None) -
         (Decimal("1.50"), '"1.50"'),
         (b"\x00", '"AA=="'),
         (numpy.int64(7), "7"),
-        (float("nan"), "null"),
     ],
 )
 def test_json_form_of_each_kind_of_value(value, expected):
@@ -71,6 +73,62 @@ def test_a_named_row_type_names_plain_tuples_and_respects_a_rows_own_names():
         {"id": 3, "name": "c"},
         {"id": 4, "name": None},
     ]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, numpy.float64("nan")])
+@pytest.mark.parametrize(
+    "shape", [lambda n: n, lambda n: (1, [n]), lambda n: {"a": {"b": n}}, lambda n: Row(x=Row(n))]
+)
+def test_json_refuses_numbers_that_it_does_not_have_and_says_what_to_do(shape, number):
+    with pytest.raises(
+        UsageError, match=r"JSON has no -?(nan|inf); choose .*non_finite='null'"
+    ) as e:
+        written(JsonLinesFormat(), [(1, None), shape(number)])
+    assert repr(blamed(e.value, None)) == repr(shape(number))
+
+
+def test_json_writes_numbers_that_it_does_not_have_as_the_user_chooses():
+    values = [Row(x=math.nan, y=None, z=1.5), [math.inf, (-math.inf,)], None, "null"]
+    null = '{"x":null,"y":null,"z":1.5}\n[null,[null]]\nnull\n"null"\n'
+    text = '{"x":"NaN","y":null,"z":1.5}\n["Infinity",["-Infinity"]]\nnull\n"null"\n'
+    assert written(JsonLinesFormat("null"), values) == null
+    assert written(JsonLinesFormat("text"), values) == text
+    with pytest.raises(UsageError, match="non_finite is 'zero', expected one of"):
+        JsonLinesFormat("zero")
+
+
+class Silent:
+    """Its text cannot be had."""
+
+    def __str__(self):
+        return next(iter(()))
+
+    def encode(self):
+        return str(self)
+
+
+def silent_bytes(value):
+    return value.encode()
+
+
+@pytest.mark.parametrize("file_format", [TextFormat(), CsvFormat(), EncoderFormat(silent_bytes)])
+def test_a_stop_iteration_ends_no_file_early(file_format):
+    bad = Silent()
+    with pytest.raises(StopIteration) as caught:
+        written(file_format, ["a", bad, "c"])
+    assert blamed(caught.value, None) is bad
+
+
+def test_an_encoder_has_to_return_bytes():
+    with pytest.raises(UsageError, match=r"returned 'A' of type str for 'a', expected bytes") as e:
+        written(EncoderFormat(str.upper), ["a"])
+    assert blamed(e.value, None) == "a"
+
+
+def test_csv_names_the_value_that_no_file_can_hold():
+    with pytest.raises(UsageError, match=r"cannot write '\\ud800' as CSV") as caught:
+        written(CsvFormat(), ["a", "\ud800"])
+    assert blamed(caught.value, None) == "\ud800"
 
 
 def test_json_names_the_value_that_has_no_json_form():

@@ -17,7 +17,7 @@ from weir.common.types import Row
 from weir.connector.bucket import BucketAssigner, BucketContext
 from weir.connector.file_sink import FileSink, ParquetBulkWriters
 from weir.connector.file_system import LocalFileSystem
-from weir.connector.file_writer import FileSinkWriter
+from weir.connector.file_writer import MISSING_FILES, FileSinkWriter, owner_digits
 from weir.connector.rolling import OutputFileConfig, RollingPolicy
 from weir.connector.sink import SinkWriter, WriterContext
 from weir.connector.staged_batch import StagedBatchSink
@@ -80,7 +80,7 @@ def test_nothing_is_visible_until_commit_and_everything_after_it(tmp_path):
     assert hidden(tmp_path) == []
 
 
-def test_names_follow_prefix_uid_subtask_counter_and_suffix(tmp_path):
+def test_names_follow_prefix_uid_subtask_checkpoint_counter_and_suffix(tmp_path):
     config = OutputFileConfig.builder().with_part_prefix("out").with_part_suffix(".x").build()
     sink = FileSink.text(str(tmp_path), output_file_config=config)
     writer, prepared = write(sink, ["a"], attempt=3, subtask=7)
@@ -88,7 +88,8 @@ def test_names_follow_prefix_uid_subtask_counter_and_suffix(tmp_path):
     writer.commit(prepared)
     name = visible(tmp_path)[0].name
     assert name.startswith("out-")
-    assert name.endswith("-s7-0.x")
+    assert name.endswith("-s7-c1-0.x")
+    assert name.split("-")[1].startswith(owner_digits(JOB, OPERATOR))
 
 
 def test_two_attempts_never_choose_the_same_visible_name(tmp_path):
@@ -120,6 +121,77 @@ def test_commit_names_the_file_when_both_names_are_gone(tmp_path):
         writer.commit(prepared)
 
 
+def test_a_restore_goes_on_without_files_that_a_reader_took_away(tmp_path, caplog):
+    writer, prepared = write(FileSink.text(str(tmp_path), bucket_assigner=FirstLetter()), ["a"])
+    writer.commit(prepared)
+    taken = visible(tmp_path)[0]
+    taken.unlink()
+    taken.parent.rmdir()
+    again = FileSink.text(str(tmp_path)).create_writer(heir := context(attempt=2))
+    again.restore(prepared)
+    assert str(taken) in caplog.text
+    assert heir.metrics.counter(MISSING_FILES).get_count() == 1
+    assert visible(tmp_path) == []
+
+
+def test_a_restore_does_not_believe_that_a_whole_directory_was_taken_away(tmp_path):
+    out = tmp_path / "out"
+    _, prepared = write(FileSink.text(str(out)), ["a"])
+    out.rename(tmp_path / "elsewhere")
+    again = FileSink.text(str(out)).create_writer(context(attempt=2))
+    with pytest.raises(StorageError, match="is not there"):
+        again.restore(prepared)
+    (tmp_path / "elsewhere").rename(out)
+    again.restore(prepared)
+    assert text_of(out) == "a\n"
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_restore_refuses_a_file_of_another_size(tmp_path, commits):
+    writer, prepared = write(FileSink.text(str(tmp_path)), ["a"])
+    if commits:
+        writer.commit(prepared)
+    next(p for p in tmp_path.iterdir()).write_bytes(b"torn and longer")
+    with pytest.raises(CorruptStateError, match="15 bytes"):
+        FileSink.text(str(tmp_path)).create_writer(context(attempt=2)).restore(prepared)
+
+
+def test_files_of_newer_checkpoints_are_taken_back_and_no_others(tmp_path):
+    sink = FileSink.text(str(tmp_path), bucket_assigner=FirstLetter())
+    parent, child = "a" * 32, JOB
+    kept = []
+    for job, attempt, number in [(parent, 0, 3), (parent, 0, 5), (child, 0, 4), (child, 1, 6)]:
+        writer = sink.create_writer(context(attempt, job=job))
+        writer.write_batch([f"{job[0]}{number}"], None)
+        prepared = writer.prepare(number)
+        writer.commit(prepared)
+        kept += prepared if number <= 4 else []
+    others = [("b" * 32, OPERATOR), (JOB, "0" * 32)]
+    for job, operator in others:
+        writer = sink.create_writer(WriterContext(job, operator, 0, 0, 1, clock=FixedClock()))
+        writer.write_batch(["other"], None)
+        writer.commit(writer.prepare(9))
+    (tmp_path / "part-user-s0-c9-0").write_text("a user's own file\n")
+    heir = sink.create_writer(context(attempt=2, lineage=(parent,)))
+    heir.take_back(kept, 4)
+    lines = text_of(tmp_path).splitlines()
+    assert sorted(lines) == ["04", "a user's own file", "a3", "other", "other"]
+
+
+def test_a_file_of_an_aborted_checkpoint_is_newer_than_those_before_it(tmp_path):
+    sink = FileSink.text(str(tmp_path))
+    writer, early = write(sink, ["one"])
+    writer.commit(early)
+    writer.write_batch(["two"], None)
+    aborted = writer.prepare(2)
+    writer.write_batch(["three"], None)
+    writer.commit([*aborted, *writer.prepare(3)])
+    sink.create_writer(context(attempt=2)).take_back(early, 2)
+    assert sorted(text_of(tmp_path).split()) == ["one", "two"]
+    sink.create_writer(context(attempt=2)).take_back(early, 1)
+    assert text_of(tmp_path) == "one\n"
+
+
 def test_commit_refuses_a_hidden_file_of_another_size(tmp_path):
     writer, prepared = write(FileSink.text(str(tmp_path)), ["a"])
     hidden(tmp_path)[0].write_bytes(b"torn and longer")
@@ -136,7 +208,14 @@ def test_commit_refuses_a_visible_file_of_another_size(tmp_path):
         writer.commit(prepared)
 
 
-@pytest.mark.parametrize("garbage", [b"", b"nonsense", b"[]", b'{"temp": 1}'])
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        *(b"", b"nonsense", b"[]", b'{"temp": 1}', b"[" * 100_000),
+        b'{"temp": 1, "final": "x", "size": 1}',
+        b'{"temp": "x", "final": "x", "size": "1"}',
+    ],
+)
 def test_a_damaged_committable_is_corrupt_state(tmp_path, garbage):
     writer = FileSink.text(str(tmp_path)).create_writer(context())
     with pytest.raises(CorruptStateError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import pickle
 from pathlib import Path
@@ -13,17 +14,18 @@ import pytest
 
 from weir.common.time import Duration
 from weir.common.typeinfo import Types
+from weir.connector.builtin_sources import TextFileSource
 from weir.connector.discard import DiscardingSink
 from weir.connector.file_source import FileSource, StreamFormat
 from weir.connector.sink import WriterContext
 from weir.connector.staged_batch import (
+    PICKLED_SCHEMA,
     StagedBatchSink,
     read_staged,
     remove_staged,
     unpickle_staged,
 )
 from weir.errors import CorruptStateError, UsageError
-from weir.graph.sources import TextFileSource
 from weir.testing.clock import ManualClock
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -97,8 +99,70 @@ def test_a_damaged_staged_file_is_named(tmp_path):
     path.unlink()
     with pytest.raises(CorruptStateError, match="staged-"):
         read_staged(prepared)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"{}",
+        b"[" * 100_000,
+        b'{"path": 0, "rows": 1, "encoding": "arrow"}',
+        b'{"path": "x", "rows": "1", "encoding": "arrow"}',
+    ],
+)
+def test_a_damaged_staged_committable_is_corrupt_state(garbage):
     with pytest.raises(CorruptStateError, match="damaged"):
-        read_staged([b"{}"])
+        read_staged([garbage])
+
+
+def test_a_staged_path_that_no_file_has_is_corrupt_state():
+    with pytest.raises(CorruptStateError, match="cannot be read"):
+        read_staged([b'{"path": "x\\u0000", "rows": 1, "encoding": "arrow"}'])
+
+
+class Evil:
+    """What somebody puts in place of a record: to unpickle it is to run it."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.mark,)
+
+
+def exchanged(path: Path, mark: Path) -> None:
+    """Put other rows, as many as before, into a staged file."""
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([pickle.dumps(Evil(mark))], pa.binary())], schema=PICKLED_SCHEMA
+    )
+    with path.open("wb") as out, pa.ipc.new_stream(out, PICKLED_SCHEMA) as writer:
+        writer.write_batch(batch)
+
+
+@pytest.mark.parametrize("declared", [None, SCHEMA])
+def test_rows_that_somebody_exchanged_are_not_unpickled(tmp_path, declared):
+    staging, mark = tmp_path / "staging", tmp_path / "executed"
+    writer = StagedBatchSink(str(staging), declared).create_writer(context())
+    writer.write_batch([(1, "a")], None)
+    prepared = writer.prepare(1)
+    (path,) = staging.iterdir()
+    exchanged(path, mark)
+    with pytest.raises(CorruptStateError, match="was changed: it has the digest"):
+        read_staged(prepared)
+    assert not mark.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_rows_without_a_digest_are_read_if_they_are_this_users(tmp_path):
+    writer = StagedBatchSink(str(tmp_path)).create_writer(context())
+    writer.write_batch([1], None)
+    entry = json.loads(writer.prepare(1)[0])
+    del entry["sha256"]
+    older = [json.dumps(entry).encode()]
+    assert unpickle_staged(read_staged(older)) == [1]
+    os.chown(entry["path"], 65534, 65534)
+    with pytest.raises(CorruptStateError, match="belongs to user 65534, expected 0"):
+        read_staged(older)
 
 
 def test_the_discarding_sink_takes_everything():
@@ -117,7 +181,7 @@ def test_a_file_source_is_a_value():
     assert (source.paths, source.charset) == (("a", "b"), "latin-1")
     assert source.discovery_interval_ms is None
     assert source.get_produced_type() == Types.STRING()
-    assert source.text_sources() == (TextFileSource("a", "latin-1"), TextFileSource("b", "latin-1"))
+    assert source.parts() == (TextFileSource("a", "latin-1"), TextFileSource("b", "latin-1"))
     watching = builder.monitor_continuously(Duration.of_seconds(5)).build()
     assert watching.discovery_interval_ms == 5000
     assert builder.process_static_file_set().build() == source
@@ -155,8 +219,8 @@ def test_names_are_where_pyflink_has_them(module, names):
 
 
 def test_a_number_sequence_source_is_the_engines_sequence():
+    from weir.connector.builtin_sources import SequenceSource
     from weir.datastream.connectors.number_seq import NumberSequenceSource
-    from weir.datastream.sources import SequenceSource
 
     source = NumberSequenceSource(1, 3)
     assert isinstance(source, SequenceSource)

@@ -282,7 +282,49 @@ def test_wrong_settings_are_refused():
         Recorder().enable_transaction_timeout_warnings(2)
 
 
-@pytest.mark.parametrize("garbage", [b"", b"[]", b"{}", b'{"checkpoint": 1, "pending": 3}'])
+@pytest.mark.parametrize(
+    "garbage", [b"", b"[]", b"{}", b"[" * 100_000, b'{"checkpoint": 1, "pending": 3}']
+)
 def test_a_damaged_committable_is_corrupt_state(garbage):
     with pytest.raises(CorruptStateError):
         Job(Recorder(), restore=[garbage])
+
+
+class Strict(ReferenceTwoPhaseSink):
+    """Remembers what it was asked to abort, and what it was told to look at."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.aborted: list[str] = []
+        self.spared: list[Any] = []
+
+    def recover_and_abort(self, transaction: str) -> None:
+        self.aborted.append(transaction)
+        super().recover_and_abort(transaction)
+
+    def abort_unknown_transactions(self, known: list[Any]) -> None:
+        self.spared = known
+        super().abort_unknown_transactions(known)
+
+
+def test_a_transaction_that_a_newer_checkpoint_may_have_committed_is_not_aborted(tmp_path, caplog):
+    job = Job(ReferenceTwoPhaseSink(str(tmp_path)))
+    job.write(1)
+    restored = job.snapshot(1)
+    job.complete(1)
+    job.write(2)
+    job.snapshot(2)
+    job.complete(2)
+    job.writer.close()
+    sink = Strict(str(tmp_path))
+    writer = sink.create_writer(WriterContext(JOB, OPERATOR, 2, 0, 1, clock=ManualClock()))
+    writer.restore(restored)
+    with caplog.at_level(logging.WARNING):
+        writer.leave_newer(restored)
+    assert sink.aborted == []
+    assert len(sink.spared) == 2
+    assert "Strict.recover_superseded" in caplog.text
+    assert done(tmp_path) == [1, 2]
+    assert not sink.can_take_back()
+    with pytest.raises(UsageError, match="cannot take back"):
+        writer.take_back(restored, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from weir.common import Configuration, JobExecutionResult, JobStatus
 from weir.common.completable_future import CompletableFuture
 from weir.common.job_id import JobID
+from weir.errors import JobCancellationError
 from weir.graph.transformation import StreamGraph
 
 JOB_ID = JobID("0123456789abcdef0123456789abcdef")
@@ -34,8 +35,13 @@ class RecordingEngine:
         return CompletableFuture.completed(None)
 
     def get_job_execution_result(self):
+        if self.status is JobStatus.CANCELED:
+            cancelled = CompletableFuture()
+            cancelled.complete_exceptionally(JobCancellationError(f"job {JOB_ID} was cancelled"))
+            return cancelled
         return CompletableFuture.completed(JobExecutionResult(JOB_ID, 5, {}))
 
     def collect_iterator(self, transformation_id):
         self.collected.append(transformation_id)
-        return iter(self.records)
+        yield from self.records
+        self.get_job_execution_result().result()

@@ -7,9 +7,10 @@ import json
 import pytest
 from tests.unit.datastream.recording import JOB_ID, RecordingEngine
 
+from weir import notices
 from weir.common import Configuration, JobStatus, Types
 from weir.datastream import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
-from weir.errors import UsageError
+from weir.errors import JobCancellationError, JobExecutionError, UsageError
 
 
 @pytest.fixture
@@ -29,6 +30,36 @@ def test_execute_hands_over_the_graph_and_returns_the_result(env, engine):
     assert graph.job_name == "my job"
     assert [t.kind for t in graph.transformations] == ["source", "map", "print"]
     assert result.get_job_id() == JOB_ID
+
+
+def test_a_cancelled_job_has_no_result(engine, env):
+    engine.status = JobStatus.CANCELED
+    env.from_collection([1]).print()
+    with pytest.raises(JobCancellationError, match="was cancelled") as caught:
+        env.execute()
+    assert isinstance(caught.value, JobExecutionError)
+    env.from_collection([1]).print()
+    job = env.execute_async()
+    with pytest.raises(JobCancellationError):
+        job.get_job_execution_result().result()
+
+
+def test_the_records_of_a_cancelled_job_end_with_the_error(engine, env):
+    engine.status = JobStatus.CANCELED
+    engine.records = [1, 2]
+    records = env.from_collection([1, 2]).execute_and_collect()
+    assert [next(records), next(records)] == [1, 2]
+    with pytest.raises(JobCancellationError):
+        next(records)
+
+
+def test_closing_the_records_early_cancels_the_job_without_an_error(engine, env):
+    engine.status = JobStatus.RUNNING
+    engine.records = [1, 2, 3]
+    with env.from_collection([1, 2, 3]).execute_and_collect() as records:
+        assert next(records) == 1
+    assert engine.status is JobStatus.CANCELED
+    assert list(records) == []
 
 
 def test_the_job_name_comes_from_the_call_or_the_configuration(engine):
@@ -166,10 +197,29 @@ def test_an_operator_can_be_tuned(env):
     operator = stream.edges[0].source
     assert stream.get_name() == operator.name == "n"
     assert (operator.uid, operator.parallelism, operator.max_parallelism) == ("u", 2, 8)
-    assert (operator.slot_sharing_group, operator.chain_start) == ("g", True)
-    assert operator.chainable is False
     assert operator.options["description"] == "long"
     assert stream.get_parallelism() == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "argument", "reason"),
+    [
+        ("start_new_chain", (), "operators between two exchanges always run in one call"),
+        ("disable_chaining", (), "operators between two exchanges always run in one call"),
+        ("slot_sharing_group", ("g",), "every slot runs one subtask of each operator"),
+        ("set_buffer_timeout", (5,), "records do not wait in buffers"),
+    ],
+)
+def test_a_wish_without_effect_is_said_once_with_the_reason(
+    env, caplog, monkeypatch, method, argument, reason
+):
+    monkeypatch.setattr(notices, "_said", set())
+    stream = env.from_sequence(1, 2).map(print)
+    for each in (stream, stream, stream.map(print), stream.print()):
+        assert getattr(each, method)(*argument) is each
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"{method}() has no effect, because {reason}" in record.getMessage()
 
 
 @pytest.mark.parametrize("uid", ["", None, 1])
@@ -269,3 +319,36 @@ def test_the_plan_shows_nodes_and_how_records_get_there(env):
     ]
     assert nodes[1]["parallelism"] == 3
     assert nodes[1]["predecessors"] == [{"id": 1, "ship_strategy": "HASH", "side": "first"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (5, "a job's name is text, found int: 5"),
+        (0, "a job's name is text, found int: 0"),
+        (b"job", "a job's name is text, found bytes"),
+        ("half \ud83d", r"a job's name cannot be encoded, found 'half \\ud83d': .* character 5"),
+    ],
+)
+def test_a_job_name_that_is_no_text_is_refused_before_anything_starts(engine, name, says):
+    env = StreamExecutionEnvironment(engine=engine)
+    for start in (env.execute, env.execute_async):
+        env.from_collection([1]).print()
+        with pytest.raises(UsageError, match=says):
+            start(name)
+    assert engine.submitted == []
+
+
+@pytest.mark.parametrize(("name", "says"), [(5, "found int"), ("\ud83d", r"found '\\ud83d'")])
+def test_an_operators_name_that_is_no_text_is_refused(engine, name, says):
+    env = StreamExecutionEnvironment(engine=engine)
+    env.from_collection([1]).print().name(name)
+    with pytest.raises(UsageError, match=f"an operator's name .*{says}"):
+        env.execute()
+
+
+def test_a_uid_that_cannot_be_encoded_is_refused(engine):
+    env = StreamExecutionEnvironment(engine=engine)
+    env.from_collection([1]).print().uid("\ud83d")
+    with pytest.raises(UsageError, match="a uid cannot be encoded"):
+        env.execute()

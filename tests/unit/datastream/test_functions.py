@@ -20,7 +20,7 @@ from weir.datastream import (
     SinkFunction,
     StreamExecutionEnvironment,
 )
-from weir.datastream.plain_functions import PlainFilter, PlainFlatMap, PlainMap, PlainReduce
+from weir.datastream._plain_functions import PlainFilter, PlainFlatMap, PlainMap, PlainReduce
 from weir.errors import UsageError
 
 PYFLINK_NAMES = [

@@ -5,6 +5,13 @@ from __future__ import annotations
 import pytest
 
 from weir.common import Duration, Types, WatermarkStrategy
+from weir.connector.builtin_sources import (
+    CollectionSource,
+    DataFrameSource,
+    FunctionSource,
+    SequenceSource,
+    TextFileSource,
+)
 from weir.datastream import (
     CoFlatMapFunction,
     CoMapFunction,
@@ -24,13 +31,6 @@ from weir.datastream import (
     StreamExecutionEnvironment,
 )
 from weir.datastream.connectors import FileSource, NumberSequenceSource, StreamFormat
-from weir.datastream.sources import (
-    CollectionSource,
-    DataFrameSource,
-    FunctionSource,
-    SequenceSource,
-    TextFileSource,
-)
 from weir.errors import UsageError
 from weir.graph.transformation import Partitioning, Transformation
 

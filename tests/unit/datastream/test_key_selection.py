@@ -8,7 +8,7 @@ import pytest
 
 from weir.common import Row, Types
 from weir.datastream import KeySelector, NullByteKeySelector
-from weir.datastream.key_selection import FieldSelector, key_spec, symbolic_fields
+from weir.datastream._key_selection import FieldSelector, key_spec, symbolic_fields
 from weir.errors import UsageError
 
 ROW = Types.ROW_NAMED(["word", "count"], [Types.STRING(), Types.INT()])

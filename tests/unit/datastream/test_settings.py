@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from weir import notices
 from weir.common import Configuration, Duration, RestartStrategies
 from weir.config.effective import Settings
 from weir.datastream import (
@@ -323,6 +324,16 @@ def test_the_rest_of_the_environments_settings_are_kept(env):
     assert not env.disable_operator_chaining().is_chaining_enabled()
     assert keys(env)["execution.runtime-mode"] == "STREAMING"
     assert keys(env)["savepoint-dir"] == "file:///save"
+
+
+def test_a_registered_slot_sharing_group_is_said_to_have_no_effect(env, caplog, monkeypatch):
+    monkeypatch.setattr(notices, "_said", set())
+    group = SlotSharingGroup.builder("g").build()
+    assert env.register_slot_sharing_group(group).register_slot_sharing_group(group) is env
+    (record,) = caplog.records
+    assert "register_slot_sharing_group() has no effect, because" in record.getMessage()
+    with pytest.raises(TypeError, match="expected a SlotSharingGroup, found str"):
+        env.register_slot_sharing_group("g")
 
 
 def test_dependencies_add_up(env):

@@ -7,7 +7,7 @@ import pytest
 from weir.common import Encoder, Types
 from weir.connector.file_sink import FileSink
 from weir.datastream import KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
-from weir.datastream.checkpointed_functions import CheckpointedFunction
+from weir.datastream.functions import CheckpointedFunction
 from weir.errors import UsageError
 from weir.graph.plan import compile_plan
 from weir.graph.uids import check_uids, without_uid

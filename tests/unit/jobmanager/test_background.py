@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 
-from weir.jobmanager.background import Inline, Worker
+from weir.jobmanager.background import BackgroundThread, Inline
 
 
 def test_work_is_carried_out_in_order_and_settled():
-    worker, done, gate = Worker("test"), [], threading.Event()
+    worker, done, gate = BackgroundThread("test"), [], threading.Event()
     worker.run(gate.wait)
     for number in range(5):
         worker.run(lambda number=number: done.append(number))
@@ -21,7 +21,7 @@ def test_work_is_carried_out_in_order_and_settled():
 
 
 def test_what_fails_is_logged_and_the_next_piece_is_carried_out(caplog):
-    worker, done = Worker("test"), []
+    worker, done = BackgroundThread("test"), []
     with caplog.at_level(logging.ERROR, "weir.jobmanager"):
         worker.run(lambda: done.append(1 // 0))
         worker.run(lambda: done.append("next"))
@@ -32,7 +32,7 @@ def test_what_fails_is_logged_and_the_next_piece_is_carried_out(caplog):
 
 
 def test_a_closed_worker_ends_its_thread_after_its_work():
-    worker, done = Worker("closed worker"), []
+    worker, done = BackgroundThread("closed worker"), []
     (thread,) = [t for t in threading.enumerate() if t.name == "closed worker"]
     worker.run(lambda: done.append(1))
     worker.close()

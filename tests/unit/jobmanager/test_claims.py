@@ -129,3 +129,12 @@ def test_when_metadata_cannot_be_deleted_its_files_stay_until_the_end(storage):
     files.sweep_job([], None)
     assert storage.list("old/chk-5") == []
     assert not storage.exists("old/shared/state-s0-a0-c")
+
+
+def test_the_last_sweep_tries_again_what_the_storage_refused(storage):
+    faulty = FaultyStorage(storage)
+    storage.create("new/shared/state-s0-a0-d", b"d")
+    files = CheckpointFiles(faulty, JOB)
+    faulty.fail_next("delete")
+    files.sweep_job([], None)
+    assert storage.list("new/shared") == []

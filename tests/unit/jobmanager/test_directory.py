@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 
 import pytest
 
 from weir.errors import StorageError
+from weir.jobmanager.announcement import refuse_twin
 from weir.jobmanager.directory import ENDED_KEPT, JobEntry, entries, publish, running
-from weir.jobmanager.owner import process_started
+from weir.jobmanager.settings import JobSettings
+from weir.storage.processes import process_started
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +57,8 @@ def test_nobody_else_can_read_the_files_and_broken_ones_are_passed_over(run_dir)
     assert stat.S_IMODE(run_dir.stat().st_mode) == 0o700
     assert stat.S_IMODE((run_dir / "a.json").stat().st_mode) == 0o600
     (run_dir / "b.json").write_text("{")
+    (run_dir / "c.json").write_bytes(b'{"job_id":"\xff"}')
+    (run_dir / "d.json").write_text('{"x":' + "[" * 100_000)
     assert [e.token for e in entries()] == ["secret"]
 
 
@@ -63,3 +68,54 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path, monkeypatch):
     with pytest.raises(StorageError, match="file/run"):
         publish(job("a"))
     assert entries() == []
+
+
+def test_what_somebody_else_could_have_announced_is_not_read(run_dir):
+    publish(job("a"))
+    run_dir.chmod(0o770)
+    for use in (entries, running, lambda: publish(job("b"))):
+        with pytest.raises(StorageError, match=r"mode 0770.*set WEIR_RUN_DIR"):
+            use()
+
+
+def test_a_link_is_no_directory_of_jobs(tmp_path, run_dir):
+    (tmp_path / "theirs").mkdir(mode=0o700)
+    run_dir.symlink_to(tmp_path / "theirs")
+    for use in (entries, lambda: publish(job("b"))):
+        with pytest.raises(StorageError, match="it is a link"):
+            use()
+    assert list((tmp_path / "theirs").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_directory_of_another_user_is_not_used_and_keeps_no_job_from_running(
+    tmp_path, run_dir, caplog
+):
+    run_dir.mkdir(mode=0o755)
+    os.chown(run_dir, 65534, 65534)
+    for use in (entries, lambda: publish(job("b"))):
+        with pytest.raises(StorageError, match="of user"):
+            use()
+    refuse_twin("payments", JobSettings(checkpoint_dir=str(tmp_path / "c")))
+    assert "whether the job runs already is not known" in caplog.text
+
+
+def test_the_usual_directory_is_narrowed(tmp_path, monkeypatch):
+    monkeypatch.delenv("WEIR_RUN_DIR")
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    usual = tmp_path / f"weir-jobs-{os.getuid()}"
+    usual.mkdir(mode=0o755)
+    publish(job("a"))
+    assert stat.S_IMODE(usual.stat().st_mode) == 0o700
+
+
+def test_a_file_planted_under_the_name_of_an_update_is_not_written_through(run_dir, tmp_path):
+    run_dir.mkdir(mode=0o700)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (run_dir / f".a.{os.getpid()}").symlink_to(victim)
+    (run_dir / "a.json").symlink_to(victim)
+    publish(job("a"))
+    assert victim.read_text() == "mine"
+    assert [e.job_id for e in entries()] == ["a"]

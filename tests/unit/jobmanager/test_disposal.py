@@ -10,13 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from weir.checkpoint.metadata import CheckpointMetadata, FileRecord, encode_metadata
+from weir.checkpoint.metadata import (
+    CheckpointMetadata,
+    FileRecord,
+    SourceLayout,
+    SourcePositions,
+    encode_metadata,
+)
 from weir.checkpoint.store import load_checkpoint, verify_files, write_metadata
 from weir.errors import CorruptStateError, IncompatibleStateError, StorageError, UsageError
 from weir.jobmanager.directory import JobEntry, publish
 from weir.jobmanager.disposal import apply_disposal, dispose_savepoint, location_of
-from weir.jobmanager.owner import claim, process_started
+from weir.jobmanager.owner import claim
 from weir.storage.local import LocalStorage
+from weir.storage.processes import process_started
 from weir.testing.faulty_storage import CrashMoment, FaultPlan, FaultyStorage, SimulatedCrash
 
 OLD, NEW = "0" * 31 + "a", "0" * 31 + "b"
@@ -252,6 +259,134 @@ def test_two_spellings_of_one_place_are_one_location(tmp_path):
     found = {location_of(f"{tmp_path}/{s}") for s in spellings}
     assert found | {location_of(f"file://{tmp_path}/real/sp")} == {f"{tmp_path}/real/sp"}
     assert location_of(f"{tmp_path}/real/sp2") not in found
+
+
+# ---- metadata that somebody else wrote, and links ----------------------------------------------
+
+
+def planted(root, *names, own=("state-s0-a0-01",)):
+    """Make a checkpoint directory as a stranger would: valid metadata, names of his choice."""
+    directory = Path(root) / OLD / "chk-1"
+    directory.mkdir(parents=True)
+    wanted = (*own, *names)
+    records = tuple(FileRecord(f"placeholder-{n}", 1, 0, 0) for n in range(len(wanted)))
+    metadata = CheckpointMetadata(1, OLD, "job", 0, "checkpoint", 1, files=records)
+    # The encoder would refuse some of the names.
+    header, _, body = encode_metadata(metadata).partition(b"\n")
+    for number, name in enumerate(wanted):
+        body = body.replace(b'"placeholder-%d"' % number, json.dumps(name).encode())
+    version = header.split(b" ")[1]
+    head = b"weir-metadata %s %08x %d\n" % (version, zlib.crc32(body), len(body))
+    (directory / "_metadata").write_bytes(head + body)
+    return directory
+
+
+@pytest.fixture
+def victim(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "authorized_keys").write_text("mine")
+    (home / "state-s0-a0-0a").write_text("mine")
+    yield home
+    assert (home / "authorized_keys").read_text() == "mine"
+    assert (home / "state-s0-a0-0a").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("../shared/authorized_keys", CorruptStateError),
+        ("../shared/state-s0-a0-0a", StorageError),
+    ],
+)
+def test_a_link_in_place_of_the_shared_files_leads_nowhere(tmp_path, victim, name, error):
+    directory = planted(tmp_path / "evil", name)
+    (directory.parent / "shared").symlink_to(victim)
+    with pytest.raises(error, match=r"is a link|none of a checkpoint"):
+        dispose_savepoint(str(directory))
+    assert (directory / "_metadata").exists(), "nothing was deleted"
+
+
+def test_a_link_in_place_of_another_jobs_directory_leads_nowhere(tmp_path, victim):
+    directory = planted(tmp_path / "evil", f"../../{NEW}/shared/state-s0-a0-0a")
+    (victim / "shared").symlink_to(victim)
+    (tmp_path / "evil" / NEW).symlink_to(victim)
+    with pytest.raises(StorageError, match="is a link"):
+        dispose_savepoint(str(directory))
+    assert (directory / "_metadata").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "authorized_keys",
+        "../../home/authorized_keys",
+        "../../home/state-s0-a0-0a",
+        "../state-s0-a0-0a",
+        "../shared/../../../home/authorized_keys",
+        "/etc/passwd",
+        "../shared/state-s0-a0-0a/x",
+        "sub/state-s0-a0-0a",
+        "state-s0-a0-0a\n",
+    ],
+)
+def test_names_that_no_checkpoint_has_refuse_the_whole(tmp_path, victim, name):
+    directory = planted(tmp_path / "evil", name)
+    with pytest.raises(
+        CorruptStateError, match=r"names the file .* nothing was deleted|is no path of a state file"
+    ):
+        dispose_savepoint(str(directory))
+    assert (directory / "_metadata").exists()
+
+
+@pytest.mark.parametrize("spool", ["../home", "..", "other", "spool-0/../..", "spool-0/", "."])
+def test_only_directories_named_like_spools_go_as_such(storage, tmp_path, victim, spool):
+    layout = (SourceLayout("u", 0, spool=spool),)
+    path = Path(savepoint(storage, sources=SourcePositions(layout=layout)))
+    (path / "other").mkdir()
+    (path / "other" / "file").touch()
+    (path / "spool-0").symlink_to(victim)
+    dispose_savepoint(str(path))
+    assert (path / "other" / "file").exists()
+
+
+def test_a_link_in_the_place_of_a_spool_goes_and_what_it_names_stays(storage, victim):
+    layout = (SourceLayout("u", 0, spool="spool-0"),)
+    path = Path(savepoint(storage, sources=SourcePositions(layout=layout)))
+    (path / "spool-0").symlink_to(victim)
+    dispose_savepoint(str(path))
+    assert not path.exists()
+
+
+def test_a_link_to_a_savepoint_is_not_the_savepoint(storage, tmp_path):
+    path = savepoint(storage)
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(StorageError, match=r"is a link.*name the directory itself"):
+        dispose_savepoint(str(tmp_path / "link"))
+    (tmp_path / "above").symlink_to(storage.root)
+    dispose_savepoint(str(tmp_path / "above" / Path(path).name))
+    assert not Path(path).exists()
+
+
+def test_a_hidden_file_of_somebody_stays_too(storage):
+    path = Path(savepoint(storage))
+    (path / ".profile").write_text("mine")
+    dispose_savepoint(str(path))
+    assert [p.name for p in path.iterdir()] == [".profile"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("part", [".", "chk-1", "shared"])
+def test_directories_of_another_user_are_not_for_this_one_to_clean(tmp_path, part):
+    directory = planted(tmp_path / "evil", "../shared/state-s0-a0-0a")
+    shared = directory.parent / "shared"
+    shared.mkdir()
+    (shared / "state-s0-a0-0a").write_text("x")
+    os.chown(directory.parent / part, 65534, 65534)
+    with pytest.raises(StorageError, match="belongs to user 65534, expected 0"):
+        dispose_savepoint(str(directory))
+    assert (shared / "state-s0-a0-0a").exists()
+    assert (directory / "_metadata").exists()
 
 
 # ---- interruptions -----------------------------------------------------------------------------

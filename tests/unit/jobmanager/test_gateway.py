@@ -7,14 +7,12 @@ import tempfile
 
 import pytest
 
-from weir.clock import SystemClock
 from weir.errors import StorageError
-from weir.jobmanager.gateway import Callbacks, Gateway
-from weir.jobmanager.registry import SlotRegistry
+from weir.jobmanager.gateway import Gateway
 from weir.slot import service
 from weir.slot.channel import TOKEN_BYTES, Channel
 from weir.slot.files import SlotFiles
-from weir.slot.messages import Acknowledge, OperatorPart
+from weir.slot.messages import Acknowledge, OperatorShare
 from weir.slot.service import refuse_too_long
 from weir.slot.upload import Upload
 from weir.snapshot import FileHandle
@@ -24,7 +22,9 @@ OPERATORS = 8
 STATE_BYTES = 5 << 20
 
 
-class Kept(Callbacks):
+class Kept:
+    """A reception that keeps what it is told."""
+
     def acknowledge(self, message):
         self.message = message
 
@@ -37,13 +37,13 @@ def test_state_of_many_operators_passes_in_one_acknowledgement():
     token, kept = bytes(TOKEN_BYTES), Kept()
     with tempfile.TemporaryDirectory() as directory:
         location = f"grpc+unix://{os.path.join(directory, 's')}"
-        gateway = Gateway(location, token, SlotRegistry(SystemClock()), kept)
+        gateway = Gateway(location, token, kept)
         channel = Channel(location, token)
         try:
-            parts = [
-                OperatorPart(f"op{i}", None, [], {}, layers=[h]) for i, h in enumerate(handles())
+            shares = [
+                OperatorShare(f"op{i}", None, [], {}, layers=[h]) for i, h in enumerate(handles())
             ]
-            channel.call_struct("acknowledge", Acknowledge(0, 0, 1, None, parts), 60.0)
+            channel.call_struct("acknowledge", Acknowledge(0, 0, 1, None, shares), 60.0)
         finally:
             channel.close()
             gateway.shutdown()

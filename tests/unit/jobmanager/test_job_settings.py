@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weir.checkpoint.restart import ExponentialDelayRestart, FixedDelayRestart, NoRestart
 from weir.errors import UsageError
 from weir.jobmanager.claims import ClaimMode
+from weir.jobmanager.restart import ExponentialDelayRestart, FixedDelayRestart, NoRestart
 from weir.jobmanager.settings import JobSettings
 
 

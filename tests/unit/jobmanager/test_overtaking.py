@@ -11,6 +11,8 @@ from tests.harness.programs import environment
 from weir.errors import StorageError
 from weir.jobmanager.overtake import BarrierEpoch, Outcome, Overtaking, overtaking
 from weir.jobmanager.settings import JobSettings
+from weir.runtime.epoch import Barrier, Epoch
+from weir.slot.messages import Cut
 from weir.testing.harness import collect
 
 
@@ -51,7 +53,7 @@ def harness():
 @pytest.fixture
 def sent(harness):
     barrier = harness.run_epoch(take=3, checkpoint=True)
-    return BarrierEpoch(barrier, 1, lambda: harness.sources.positions(0))
+    return BarrierEpoch.of(Epoch(1, barrier), lambda: harness.sources.positions(0))
 
 
 def attempt(harness, sent, slots):
@@ -61,9 +63,7 @@ def attempt(harness, sent, slots):
 def test_the_cut_is_at_the_highest_level_that_any_slot_has_begun(harness, sent):
     slots = Slots([(1, 1), (2, 1)])
     assert attempt(harness, sent, slots) is Outcome.SETTLED
-    assert [(c.checkpoint_id, c.epoch, c.level, c.replayed) for c in slots.cuts] == [
-        (1, 1, 2, False)
-    ]
+    assert slots.cuts == [Cut(0, 1, 2, sent.barrier, replayed=False)]
     assert harness.runner.history.view().find(1).overtook
 
 
@@ -126,9 +126,18 @@ def test_tries_go_on_until_a_level_begins(harness, sent):
         assert settled.wait(30)
 
 
-def test_an_aligned_barrier_asks_nobody(harness):
+@pytest.mark.parametrize(
+    "epoch",
+    [
+        Epoch(1),
+        Epoch(1, Barrier(1, 0, "chk-1")),
+        Epoch(1, Barrier(1, 0, "chk-1", overtaking=True), final=True),
+    ],
+    ids=["no barrier", "an aligned barrier", "the last barrier"],
+)
+def test_where_nothing_may_be_overtaken_nobody_is_asked(harness, epoch):
     slots = Slots(StorageError("nobody may be asked"))
-    with overtaking(slots, harness.runner, None):
+    with overtaking(slots, harness.runner, BarrierEpoch.of(epoch, list)):
         pass
     assert slots.revoked == 0
 

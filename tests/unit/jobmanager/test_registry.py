@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from weir.jobmanager.registry import START_PATIENCE_MS, SlotRegistry
-from weir.slot.messages import Hello, Register, SlotFailure
+from weir.jobmanager.registry import STARTING_LEASES, SlotRegistry
+from weir.slot.messages import LOST, Hello, Register, SlotFailure
 from weir.testing import ManualClock
+
+LEASE_MS = 10_000
 
 
 @pytest.fixture
@@ -16,7 +18,7 @@ def clock():
 
 @pytest.fixture
 def registry(clock):
-    made = SlotRegistry(clock)
+    made = SlotRegistry(clock, LEASE_MS)
     made.begin_attempt(0)
     return made
 
@@ -33,10 +35,32 @@ def test_exactly_one_pipe_is_told_to_start_a_slot(registry):
     assert registry.locate(0, 1, 0).status == "start"
 
 
-def test_a_start_that_leads_to_nothing_is_given_to_another_pipe(registry, clock):
+def test_a_slot_that_is_started_and_never_speaks_fails_the_attempt(registry, clock):
     assert registry.locate(0, 0, 0).status == "start"
-    clock.advance(START_PATIENCE_MS + 1)
-    assert registry.locate(0, 0, 0).status == "start"
+    clock.advance(STARTING_LEASES * LEASE_MS)
+    assert registry.locate(0, 0, 0).status == "wait"
+    clock.advance(1)
+    found = registry.locate(0, 0, 0)
+    assert (found.status, "never spoke" in found.message) == ("failed", True)
+
+
+def test_a_slot_that_falls_silent_while_it_restores_fails_the_attempt(registry, clock):
+    registry.locate(0, 0, 0)
+    assert registry.hello(Hello(0, 0, 1, "host", "log"))
+    clock.advance(LEASE_MS)
+    assert registry.heartbeat(0, 0)
+    clock.advance(LEASE_MS)
+    assert registry.notice_lapsed() is None
+    clock.advance(1)
+    assert "began to restore" in registry.notice_lapsed().message
+
+
+def test_a_process_that_is_seen_to_be_gone_is_a_lost_slot(registry):
+    registry.locate(0, 0, 0)
+    registry.started(0, 0, 4711)
+    assert registry.all()[0].process == 4711
+    assert registry.lose(0, "its process 4711 ended")
+    assert registry.locate(0, 0, 0).status == "failed"
 
 
 def test_a_registered_slot_is_found(registry):
@@ -92,11 +116,11 @@ def test_the_first_failure_of_an_attempt_is_its_cause(registry):
 
 def test_silent_slots_are_noticed_after_their_lease(registry, clock):
     ready(registry)
-    clock.advance(5000)
-    assert registry.silent(10_000) == []
+    clock.advance(LEASE_MS // 2)
+    assert registry.notice_lapsed() is None
     assert registry.heartbeat(0, 0)
-    clock.advance(10_001)
-    assert [slot.subtask for slot in registry.silent(10_000)] == [0]
+    clock.advance(LEASE_MS + 1)
+    assert registry.notice_lapsed().subtask == 0
 
 
 def test_a_closed_registry_refuses_everybody(registry):
@@ -104,3 +128,48 @@ def test_a_closed_registry_refuses_everybody(registry):
     assert len(registry.close()) == 1
     assert registry.locate(0, 0, 0).status == "fenced"
     assert not registry.heartbeat(0, 0)
+
+
+class Seen:
+    """Processes of which it is known that they end, and how."""
+
+    def has_ended(self, slot):
+        return slot.process is not None
+
+    def explain(self, slot, attempt, patience_s):
+        return f"; process {slot.pid} of attempt {attempt} is gone after {patience_s} s"
+
+
+@pytest.fixture
+def seeing(clock):
+    made = SlotRegistry(clock, LEASE_MS, Seen())
+    made.begin_attempt(0)
+    return made
+
+
+def test_what_others_lost_is_explained_by_who_knows_the_process(seeing):
+    ready(seeing)
+    assert seeing.fail(SlotFailure(0, 0, LOST, "Stream removed"))
+    said = "Stream removed; process 100 of attempt 0 is gone after 1.0 s"
+    assert seeing.failure.message == said
+
+
+def test_what_a_slot_says_itself_needs_no_explanation(seeing):
+    ready(seeing)
+    assert seeing.fail(SlotFailure(0, 0, "UserFunctionError", "boom"))
+    assert seeing.failure.message == "boom"
+
+
+def test_a_lease_that_ran_out_is_explained_without_waiting(seeing, clock):
+    ready(seeing)
+    clock.advance(LEASE_MS + 1)
+    assert seeing.notice_lapsed().message.endswith("is gone after 0.0 s")
+
+
+def test_who_waits_for_a_slot_learns_at_once_that_its_process_ended(seeing, clock):
+    seeing.locate(0, 0, 0)
+    seeing.started(0, 0, 100)
+    clock.advance(1000)
+    found = seeing.locate(0, 0, 10)
+    assert found.status == "failed"
+    assert found.message.startswith("it ended before it was ready; process None of attempt 0")

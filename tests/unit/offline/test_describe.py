@@ -23,11 +23,12 @@ from weir.checkpoint.metadata import (
     SubtaskRecord,
 )
 from weir.checkpoint.store import load_checkpoint, write_metadata
+from weir.connector.position import position_text
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 from weir.jobmanager.settings import StateFileSettings
 from weir.keygroup import key_group
 from weir.offline import describe
-from weir.offline.text import position_text, ranges_text, type_text
+from weir.offline.text import ranges_text, type_text
 from weir.snapshot import SnapshotWriter
 from weir.storage.local import LocalStorage
 from weir.testing.campaign_backends import BACKENDS

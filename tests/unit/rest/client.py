@@ -44,6 +44,11 @@ class Client:
         finally:
             connection.close()
 
+    @property
+    def token_line(self) -> str:
+        """The header that proves who asks, for requests that a test writes itself."""
+        return "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
+
     def get(self, path: str, **headers: str) -> Answer:
         return self.request("GET", path, headers=headers)
 

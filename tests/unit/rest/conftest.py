@@ -32,4 +32,4 @@ def server(job: ManualJob) -> Iterator[RestServer]:
 
 @pytest.fixture
 def client(server: RestServer) -> Client:
-    return Client(server.url)
+    return Client(server.url, server.token)

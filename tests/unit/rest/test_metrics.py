@@ -9,8 +9,8 @@ from tests.unit.rest.samples import COUNT, JOB_ID, SOURCE, START
 from weir.rest import RestServer
 from weir.testing.manual_job import ManualJob
 
-SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\} (-?[0-9.e+-]+)')
-LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\[\\"n])*)"')
+SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z0-9_]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\} (-?[0-9.e+-]+)')
+LABEL = re.compile(r'([a-z0-9_]+)="((?:[^"\\\n]|\\[\\"n])*)"')
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
 
@@ -103,7 +103,7 @@ def test_jobs_share_the_head_of_a_metric(client: Client, server: RestServer) -> 
 def test_a_process_without_jobs_has_a_page(client: Client) -> None:
     bare = RestServer(ports=(0,))
     bare.start()
-    assert page(Client(bare.url))[1] == {}
+    assert page(Client(bare.url, bare.token))[1] == {}
     bare.close()
 
 

@@ -16,6 +16,7 @@ VALUES = {
     "vertexid": COUNT,
     "triggerid": TRIGGER,
     "checkpointid": "2",
+    "subtaskindex": "1",
     "taskmanagerid": f"{JOB_ID[:8]}-0",
 }
 QUERIES = {"/jobs/:jobid/rescaling": "?parallelism=3"}

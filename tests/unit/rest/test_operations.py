@@ -13,6 +13,7 @@ from tests.unit.rest.samples import COUNT, JOB_ID, SOURCE
 from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
 from weir.checkpoint.store import write_metadata
 from weir.errors import CorruptStateError, StorageError, UsageError
+from weir.jobmanager.history import CheckpointEntry, HistoryView
 from weir.rest.operations import KEPT_MAX, KEPT_MS, Operations
 from weir.rest.routing import RefusedError
 from weir.storage import LocalStorage
@@ -262,12 +263,40 @@ def savepoint_in(folder: Path) -> Path:
 
 
 def test_a_disposed_savepoint_is_gone_and_cannot_be_disposed_of_again(
-    client: Client, tmp_path: Path
+    client: Client, job: ManualJob, tmp_path: Path
 ) -> None:
+    job.change(savepoint_dir=str(tmp_path))
     path = savepoint_in(tmp_path)
     assert disposed(client, str(path)) == {}
     assert not (path / "_metadata").exists()
     assert disposed(client, str(path))["failure-cause"]["class"] == "weir.errors.UsageError"
+
+
+def test_a_savepoint_that_the_job_took_elsewhere_can_be_disposed_of(
+    client: Client, job: ManualJob, tmp_path: Path
+) -> None:
+    path = savepoint_in(tmp_path)
+    taken = CheckpointEntry(7, 1, 1, is_savepoint=True, status="COMPLETED", path=f"file://{path}")
+    job.checkpoints = HistoryView(entries=(taken,))
+    assert disposed(client, str(path)) == {}
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("spelling", ["{}", "file://{}", "{}/../../elsewhere/{name}", "{}-link"])
+def test_nothing_is_disposed_of_but_in_the_places_of_jobs(
+    client: Client, job: ManualJob, tmp_path: Path, spelling: str
+) -> None:
+    known = tmp_path / "known"
+    known.mkdir()
+    job.change(savepoint_dir=str(known), checkpoint_dir="s3://bucket/c")
+    path = savepoint_in(tmp_path / "elsewhere")
+    (known / "x").mkdir()
+    (known / "x-link").symlink_to(path)
+    given = str(path) if "link" not in spelling and ".." not in spelling else str(known / "x")
+    cause = disposed(client, spelling.format(given, name=path.name))["failure-cause"]
+    assert cause["class"] == "weir.errors.UsageError"
+    assert "does not lie in a directory that is configured" in cause["stack-trace"]
+    assert (path / "_metadata").exists()
 
 
 def test_disposing_of_what_is_no_savepoint_fails_and_deletes_nothing(

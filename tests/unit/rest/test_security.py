@@ -85,7 +85,8 @@ def test_this_machine_needs_no_advertised_address(served: Served) -> None:
 
 @pytest.mark.parametrize("target", ["http://evil.example/jobs", "evil.example:80", "*"])
 def test_a_request_that_names_a_host_in_its_path_is_refused(client: Client, target: str) -> None:
-    sent = client.raw(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    head = f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{client.token_line}"
+    sent = client.raw(f"{head}\r\n".encode())
     assert b" 400 " in sent
     assert b'{"errors":[' in sent
 
@@ -129,8 +130,33 @@ def test_with_the_token_everything_is_served(served: Served) -> None:
     assert client.get("/jobs", Authorization="bearer right").status == 200
 
 
-def test_on_loopback_no_token_is_made_up(server: RestServer) -> None:
+def test_also_on_loopback_a_token_is_made_up_which_no_log_shows(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        server, other = served(), served()
+        assert local(server).get("/jobs").status == 401
+        assert local(server, other.token).get("/jobs").status == 401
+        assert local(server, server.token).get("/jobs").status == 200
+    assert server.token is not None
+    assert len(server.token) >= 40
+    assert server.token not in caplog.text
+
+
+def test_whoever_wants_no_token_has_to_say_so(served: Served) -> None:
+    server = served(token="none")
     assert server.token is None
+    assert local(server).get("/jobs").status == 200
+
+
+@pytest.mark.parametrize(
+    "address", [{"rest.bind-address": "0.0.0.0"}, {"rest.address": "jobs.example"}]
+)
+def test_without_a_token_no_other_machine_is_served(address: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"weir\.rest\.token' is 'none'.*give a secret"):
+        RestSettings.of(Settings([{"weir.rest.token": "none", **address}]))
+    with pytest.raises(UsageError, match="give a secret"):
+        RestServer(bind_address="0.0.0.0", token="none")
 
 
 @pytest.mark.parametrize(
@@ -164,7 +190,8 @@ SAVEPOINTS = f"/jobs/{JOB_ID}/savepoints"
 def test_a_body_over_the_limit_is_not_read(client: Client, job: ManualJob) -> None:
     answer = client.request("POST", SAVEPOINTS, b" " * (64 * 1024 - 2) + b"{}")
     assert answer.status == 202
-    head = f"POST {SAVEPOINTS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = f"POST {SAVEPOINTS} HTTP/1.1\r\nHost: localhost\r\n{client.token_line}"
+    head += "Content-Type: application/json\r\n"
     sent = client.raw(f"{head}Content-Length: 65537\r\n\r\n".encode())
     assert b" 413 " in sent
     assert b"Connection: close" in sent
@@ -176,7 +203,8 @@ def test_a_body_over_the_limit_is_not_read(client: Client, job: ManualJob) -> No
     ["Content-Length: -1", "Content-Length: x", "Transfer-Encoding: chunked", "Content-Length: 9"],
 )
 def test_a_body_of_unclear_length_is_refused(client: Client, job: ManualJob, header: str) -> None:
-    head = f"POST {SAVEPOINTS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = f"POST {SAVEPOINTS} HTTP/1.1\r\nHost: localhost\r\n{client.token_line}"
+    head += "Content-Type: application/json\r\n"
     assert b" 400 " in client.raw(f"{head}{header}\r\n\r\n{{}}".encode())
     assert job.calls == []
 
@@ -266,6 +294,10 @@ def test_what_is_no_http_is_refused_as_json(client: Client) -> None:
     assert b'{"errors":[' in answer
     assert b" 400 " in answer
     assert b"<html" not in client.raw(b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n")
+
+
+def test_a_request_of_the_first_http_gets_an_answer_with_a_head(client: Client) -> None:
+    assert client.raw(b"GET /jobs\r\n").startswith(b"HTTP/1.1 403 ")
 
 
 # ---- addresses and ports -----------------------------------------------------------------------

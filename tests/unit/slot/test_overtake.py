@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 
 from weir.errors import StorageError
-from weir.slot.interlude import Interludes
+from weir.runtime.epoch import Barrier
+from weir.slot.between_records import BetweenRecords
 from weir.slot.messages import Cut
 from weir.slot.overtake import Overtake, Slices
 from weir.testing.clock import ManualClock
@@ -21,7 +22,7 @@ def made(hold_s=LONG_S):
 
 
 def cut(level, checkpoint=7, epoch=3):
-    return Cut(0, checkpoint, epoch, level)
+    return Cut(0, epoch, level, Barrier(checkpoint, 0, "chk"))
 
 
 def everywhere(level):
@@ -143,37 +144,36 @@ def test_slices_follow_the_time_that_records_take(takes_ms, grows):
     slices = Slices(clock, first=64)
     slices.begin()
     clock.advance(takes_ms)
-    slices.pause()
+    slices.pause(lambda: None)
     assert (slices.rows > 64, slices.rows < 64) == (grows is True, grows is False)
     for _ in range(50):
         clock.advance(takes_ms * slices.rows // 64)
-        slices.pause()
+        slices.pause(lambda: None)
     assert 1 <= slices.rows <= 1024
 
 
 def test_time_spent_between_slices_is_not_theirs():
     clock = ManualClock()
     slices = Slices(clock, first=64, most=64)
-    slices.between = lambda: clock.advance(10_000)
     slices.begin()
-    slices.pause()
-    slices.pause()
+    slices.pause(lambda: clock.advance(10_000))
+    slices.pause(lambda: clock.advance(10_000))
     assert slices.rows == 64
 
 
 def test_work_is_done_by_whoever_holds_the_lock_at_the_next_moment():
     lock = threading.RLock()
-    interludes = Interludes(lock)
+    moments = BetweenRecords(lock)
     with ThreadPoolExecutor(1) as pool, lock:
-        asked = pool.submit(interludes.run, threading.get_ident)
+        asked = pool.submit(moments.run, threading.get_ident)
         with pytest.raises(TimeoutError):
             asked.result(0.05)
-        interludes.drain()
+        moments.drain()
         assert asked.result(LONG_S) == threading.get_ident()
 
 
 def test_work_that_nobody_is_there_for_is_done_at_once():
-    assert Interludes(threading.RLock()).run(lambda: 5) == 5
+    assert BetweenRecords(threading.RLock()).run(lambda: 5) == 5
 
 
 def test_what_work_raises_reaches_the_one_who_asked():
@@ -181,18 +181,18 @@ def test_what_work_raises_reaches_the_one_who_asked():
         msg = "full"
         raise StorageError(msg)
 
-    interludes = Interludes(threading.RLock())
+    moments = BetweenRecords(threading.RLock())
     with pytest.raises(StorageError, match="full"):
-        interludes.run(fail)
-    interludes.soon(fail)
+        moments.run(fail)
+    moments.soon(fail)
 
 
 def test_nobody_waits_for_work_that_has_time():
     lock = threading.RLock()
-    interludes = Interludes(lock)
+    moments = BetweenRecords(lock)
     done = []
     with ThreadPoolExecutor(1) as pool, lock:
-        pool.submit(interludes.soon, lambda: done.append(1)).result(LONG_S)
+        pool.submit(moments.soon, lambda: done.append(1)).result(LONG_S)
         assert done == []
-        interludes.drain()
+        moments.drain()
         assert done == [1]

@@ -1,4 +1,4 @@
-"""A slot in the middle of a level: what it answers at once, what it does between two parts."""
+"""A slot in the middle of a level: what it answers at once, what it does between two strides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.harness.programs import environment
 from weir.datastream import KeyedProcessFunction
 from weir.errors import UserFunctionError
 from weir.jobmanager.overtake import Outcome
-from weir.runtime.subtask import PART_ROWS
+from weir.runtime.subtask import STRIDE_ROWS
 from weir.testing.harness import collect
 from weir.testing.harness_slots import Hooks
 
@@ -128,11 +128,13 @@ class GatedAt(Gated):
 
 
 @pytest.fixture
-def at_the_end_of_a_part(gate):
-    """An aligned job whose epoch of two parts is at the last record of the first one."""
-    SHARED["stops"] = (PART_ROWS, PART_ROWS + 1)
+def at_the_end_of_a_stride(gate):
+    """An aligned job whose epoch of two strides is at the last record of the first one."""
+    SHARED["stops"] = (STRIDE_ROWS, STRIDE_ROWS + 1)
     env = environment()
-    collect(env.from_sequence(1, PART_ROWS + 5).key_by(lambda n: 0).process(GatedAt()).uid("gated"))
+    collect(
+        env.from_sequence(1, STRIDE_ROWS + 5).key_by(lambda n: 0).process(GatedAt()).uid("gated")
+    )
     harness = job(env, Hooks(), 1, mode="exactly-once", partitions=1)
     with ThreadPoolExecutor(2) as pool:
         harness.pool = pool
@@ -143,29 +145,31 @@ def at_the_end_of_a_part(gate):
 
 
 def told_in_the_middle(harness, checkpoint_id):
-    """Tell of a completed checkpoint; it waits for the end of the part."""
+    """Tell of a completed checkpoint; it waits for the end of the stride."""
     told = harness.pool.submit(service(harness).notify_complete, 0, checkpoint_id)
     while not service(harness).waiting:
         assert not wait([told], 0.01).done
     return told
 
 
-def test_without_slices_a_completion_is_carried_out_between_two_parts(at_the_end_of_a_part, gate):
-    told = told_in_the_middle(at_the_end_of_a_part, 42)
+def test_without_slices_a_completion_is_carried_out_between_two_strides(
+    at_the_end_of_a_stride, gate
+):
+    told = told_in_the_middle(at_the_end_of_a_stride, 42)
     gate.let(1)
     gate.reached()
     assert told.result(LONG_S) == []
     assert SHARED["told"] == [42]
-    assert not at_the_end_of_a_part.epoch_run.done()
+    assert not at_the_end_of_a_stride.epoch_run.done()
 
 
-def test_a_slot_that_fails_between_two_parts_goes_no_further(at_the_end_of_a_part, gate):
+def test_a_slot_that_fails_between_two_strides_goes_no_further(at_the_end_of_a_stride, gate):
     SHARED["fails at"] = 42
-    told = told_in_the_middle(at_the_end_of_a_part, 42)
+    told = told_in_the_middle(at_the_end_of_a_stride, 42)
     gate.let(100)
     with pytest.raises(UserFunctionError, match="the disk is full"):
         told.result(LONG_S)
     with pytest.raises(UserFunctionError, match="the disk is full"):
-        at_the_end_of_a_part.epoch_run.result(LONG_S)
+        at_the_end_of_a_stride.epoch_run.result(LONG_S)
     assert not gate.waiting.acquire(blocking=False)
-    assert at_the_end_of_a_part.runner.coordinator.completed == []
+    assert at_the_end_of_a_stride.runner.coordinator.completed == []

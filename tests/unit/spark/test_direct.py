@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
+from weir.runtime.epoch import Epoch
 from weir.runtime.frame import (
     FRAME_SCHEMA,
     REPORT_EDGE,
@@ -17,36 +18,53 @@ from weir.runtime.frame import (
     size_of,
     unpack_frames,
 )
+from weir.runtime.report import SourceReport, SubtaskReport
 from weir.slot.channel import ChannelError, read_frames
 from weir.slot.messages import EndMarker, EpochCall, decode, encode
 from weir.slot.spawn import Contact
 from weir.spark.direct import (
+    ALLOWANCE_MIN,
     PARTITIONS_MAX,
     RELAY_FACTOR,
-    SHARE_MIN,
-    Moved,
+    EpochTraffic,
     Relay,
+    allowance,
     by_target,
     fits,
     is_direct,
-    share,
 )
 
 MB = 1 << 20
 TOKEN = b"t" * 32
 
 
+def subtask_report(level, *, bytes_sent):
+    return SubtaskReport(
+        level=level,
+        subtask=0,
+        epoch=1,
+        rows=[],
+        bytes_sent=bytes_sent,
+        records_in={},
+        records_out={},
+        entries=0,
+        watermark=0,
+        next_timer_ms=None,
+        metrics={},
+    )
+
+
 @pytest.mark.parametrize(
     ("limit", "has_input", "before", "expected"),
     [
         (MB, False, None, True),
-        (MB, False, Moved((9 * MB,)), True),
+        (MB, False, EpochTraffic((9 * MB,)), True),
         (MB, True, None, False),
-        (MB, True, Moved((100,), 50), True),
-        (MB, True, Moved((MB + 1,)), False),
-        (MB, True, Moved((100,), MB), False),
+        (MB, True, EpochTraffic((100,), 50), True),
+        (MB, True, EpochTraffic((MB + 1,)), False),
+        (MB, True, EpochTraffic((100,), MB), False),
         (0, False, None, False),
-        (0, True, Moved((0,)), False),
+        (0, True, EpochTraffic((0,)), False),
     ],
 )
 def test_an_epoch_is_direct_without_input_or_after_a_small_one(limit, has_input, before, expected):
@@ -55,32 +73,28 @@ def test_an_epoch_is_direct_without_input_or_after_a_small_one(limit, has_input,
 
 def test_what_fits_is_what_tasks_return():
     """Otherwise an epoch would be tried, found too large, and tried again the next time."""
-    uneven = (share(MB, 3) + 1, 0, 0)
+    uneven = (allowance(MB, 3) + 1, 0, 0)
     assert sum(uneven) < MB
-    assert not fits(Moved(uneven), MB)
-    assert fits(Moved((share(MB, 3), 0, 0)), MB)
+    assert not fits(EpochTraffic(uneven), MB)
+    assert fits(EpochTraffic((allowance(MB, 3), 0, 0)), MB)
 
 
 def test_many_partitions_do_not_fit():
-    assert fits(Moved((1,) * PARTITIONS_MAX), MB)
-    assert not fits(Moved((1,) * (PARTITIONS_MAX + 1)), MB)
+    assert fits(EpochTraffic((1,) * PARTITIONS_MAX), MB)
+    assert not fits(EpochTraffic((1,) * (PARTITIONS_MAX + 1)), MB)
 
 
 def test_shares_are_even_but_not_too_small():
-    assert share(MB, 0) == share(MB, 1) == MB
-    assert share(MB, 4) == MB // 4
-    assert share(MB, 1000) == SHARE_MIN
-    assert share(100, 1000) == 100
+    assert allowance(MB, 0) == allowance(MB, 1) == MB
+    assert allowance(MB, 4) == MB // 4
+    assert allowance(MB, 1000) == ALLOWANCE_MIN
+    assert allowance(100, 1000) == 100
 
 
 def test_what_an_epoch_moved_is_the_sum_of_its_reports():
-    reports = [
-        {"level": 0, "sent": 3},
-        {"level": 1, "sent": 10},
-        {"level": 0, "sent": 4},
-        {"level": 2, "sent": 20},
-    ]
-    assert Moved.of(reports) == Moved((3, 4), 30)
+    sources = [SourceReport(n, 1, 8, sent) for n, sent in enumerate((3, 4))]
+    subtasks = [subtask_report(level, bytes_sent=10 * level) for level in (1, 2)]
+    assert EpochTraffic.of(sources, subtasks) == EpochTraffic((3, 4), 30)
 
 
 def test_frames_go_to_their_targets_in_order():
@@ -179,7 +193,9 @@ class World:
     def run(self, *targets):
         assert self.relay.connect()
         frames = [Frame(target, 0, n, b"") for n, target in enumerate(targets)]
-        return self.relay.run(EpochCall(0, 0, 1), [*frames, Frame(0, REPORT_EDGE, 9, b"source")])
+        return self.relay.run(
+            EpochCall(0, 0, Epoch(1)), [*frames, Frame(0, REPORT_EDGE, 9, b"source")]
+        )
 
 
 def test_every_subtask_of_every_level_is_called_and_all_reports_come_back(world):

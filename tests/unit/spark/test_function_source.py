@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import pickle
+import re
 import threading
 
-import pyarrow.parquet as pq
+import pytest
+from tests.unit.runtime.test_source_side import node_and_facts
 
 from weir.common.typeinfo import Types
+from weir.connector.decoder import JournalEntries, Mark, Records
+from weir.connector.spool import Spool
 from weir.datastream import CheckpointedFunction, SourceFunction
 from weir.datastream.state import ListStateDescriptor
-from weir.errors import UserFunctionError
-from weir.spark.function_source import FunctionRunner
-from weir.spark.spool import Spool
+from weir.errors import UsageError, UserFunctionError
+from weir.runtime.context import RuntimeContext
+from weir.runtime.frame import MAX_WATERMARK
+from weir.runtime.metrics import OperatorMetrics
+from weir.spark.function_source import FunctionRunner, JournalingContext
 
 
 class CounterSource(SourceFunction, CheckpointedFunction):
@@ -39,13 +44,23 @@ class CounterSource(SourceFunction, CheckpointedFunction):
         raise AssertionError
 
 
+def said(directory):
+    """Everything in the journal: pieces of records and marks, in order, as a worker reads them."""
+    stream = Spool(directory, 0).stream(JournalEntries())
+    return [
+        decoded
+        for path in sorted(stream.folder.iterdir())
+        for batch in stream.reader.read(path.read_text())
+        for decoded in stream.decoder.decode(batch)
+    ]
+
+
 def journal(directory):
-    tables = [pq.read_table(path) for path in sorted(directory.glob("*.parquet"))]
-    return [r for t in tables for row in t.column(0) for r in pickle.loads(row.as_buffer())]
+    return [v for piece in said(directory) if isinstance(piece, Records) for v in piece.values]
 
 
-def ran(function, directory, skipped=0):
-    runner = FunctionRunner(function, Spool(directory, skipped), None, threading.Event())
+def ran(function, directory, skipped=0, context=None):
+    runner = FunctionRunner(function, Spool(directory, skipped), None, threading.Event(), context)
     runner.start()
     runner._thread.join()
     return runner
@@ -79,3 +94,194 @@ def test_a_source_has_no_keyed_state(tmp_path):
     error = ran(Keyed(3), tmp_path).error
     assert isinstance(error, UserFunctionError)
     assert "a source has no keyed state" in str(error)
+
+
+END = Mark(MAX_WATERMARK)
+
+
+class Script(SourceFunction):
+    """Makes the calls that it was given, in order."""
+
+    def __init__(self, *calls):
+        self.calls = calls
+        self.life = []
+
+    def open(self, runtime_context):
+        self.life.append(("open", runtime_context))
+
+    def run(self, ctx):
+        self.life.append("run")
+        for name, *arguments in self.calls:
+            getattr(ctx, name)(*arguments)
+
+    def cancel(self):
+        raise AssertionError
+
+    def close(self):
+        self.life.append("close")
+
+
+def test_timestamps_are_journaled_with_their_records(tmp_path):
+    ran(
+        Script(("collect_with_timestamp", "a", 10), ("collect", "b"), ("collect", "c")),
+        tmp_path,
+    )
+    assert said(tmp_path) == [Records(["a", "b", "c"], [10, None, None]), END]
+
+
+def test_records_without_any_timestamp_have_no_list_of_them(tmp_path):
+    ran(Script(("collect", "a")), tmp_path)
+    assert said(tmp_path) == [Records(["a"], None), END]
+
+
+def journaling(directory, skipped=0):
+    return JournalingContext(Spool(directory, skipped), None)
+
+
+def test_what_was_said_last_stands_behind_the_records_of_a_file(tmp_path):
+    ctx = journaling(tmp_path)
+    ctx.collect_with_timestamp("a", 10)
+    ctx.emit_watermark(5)
+    ctx.collect_with_timestamp("b", 20)
+    ctx.emit_watermark(15)
+    ctx.emit_watermark(7)
+    ctx.flush()
+    ctx.collect_with_timestamp("c", 30)
+    ctx.flush()
+    ctx.flush()
+    ctx.mark_as_temporarily_idle()
+    ctx.flush()
+    ctx.collect("d")
+    ctx.flush()
+    assert said(tmp_path) == [
+        Records(["a", "b"], [10, 20]),
+        Mark(15),
+        Records(["c"], [30]),
+        Mark(15, idle=True),
+        Records(["d"]),
+        Mark(15),
+    ]
+
+
+def test_a_watermark_ends_idleness_too(tmp_path):
+    ctx = journaling(tmp_path)
+    ctx.mark_as_temporarily_idle()
+    ctx.flush()
+    ctx.emit_watermark(3)
+    ctx.flush()
+    assert said(tmp_path) == [Mark(None, idle=True), Mark(3)]
+
+
+def test_a_function_that_says_nothing_of_time_leaves_no_marks(tmp_path):
+    ctx = journaling(tmp_path)
+    ctx.collect("a")
+    ctx.flush()
+    assert said(tmp_path) == [Records(["a"])]
+
+
+def test_a_new_attempt_hears_the_last_mark_again(tmp_path):
+    ctx = journaling(tmp_path)
+    ctx.emit_watermark(9)
+    ctx.mark_as_temporarily_idle()
+    ctx.flush()
+    ctx.say_again()
+    ctx.flush()
+    assert said(tmp_path) == [Mark(9, idle=True), Mark(9, idle=True)]
+    assert Spool(tmp_path, 0).journaled() == 0
+
+
+def test_a_function_that_has_ended_says_so_to_every_attempt(tmp_path):
+    runner = ran(Script(("collect", "a")), tmp_path)
+    runner.start()
+    assert said(tmp_path) == [Records(["a"]), END, END]
+
+
+def test_the_watermark_among_skipped_records_holds_for_those_behind_them(tmp_path):
+    ctx = journaling(tmp_path, skipped=2)
+    ctx.collect("a")
+    ctx.emit_watermark(4)
+    ctx.flush()
+    ctx.collect("b")
+    ctx.collect("c")
+    ctx.flush()
+    assert said(tmp_path) == [Records(["c"]), Mark(4)]
+
+
+def test_under_the_lock_the_clock_journals_nothing(tmp_path):
+    ctx = journaling(tmp_path)
+    flusher = threading.Thread(target=ctx.flush)
+    with ctx.get_checkpoint_lock():
+        ctx.collect("a")
+        flusher.start()
+        ctx.collect("b")
+    flusher.join()
+    assert said(tmp_path) == [Records(["a", "b"])]
+
+
+@pytest.mark.parametrize("method", ["collect_with_timestamp", "emit_watermark"])
+def test_a_time_that_is_no_number_of_milliseconds_is_refused(tmp_path, method):
+    arguments = ["a", 1.5] if method.startswith("collect") else ["1.5"]
+    with pytest.raises(UsageError, match=f"{method}: the timestamp is .*1.5.*milliseconds"):
+        getattr(journaling(tmp_path), method)(*arguments)
+
+
+def test_a_function_is_opened_before_it_runs_and_closed_when_it_fails(tmp_path):
+    node, facts = node_and_facts()
+    context = RuntimeContext(node, facts, OperatorMetrics(node.name).group, None)
+    good, bad = Script(), Script(("collect_with_timestamp", "a", None))
+    assert ran(good, tmp_path / "a", context=context).error is None
+    assert "milliseconds" in str(ran(bad, tmp_path / "b", context=context).error)
+    assert good.life == bad.life == [("open", context), "run", "close"]
+    assert said(tmp_path / "b") == []
+
+
+class Ending(SourceFunction):
+    """Ends in a way that a thread takes for its own end."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def run(self, ctx):
+        ctx.collect("a")
+        raise self.error
+
+    def cancel(self):
+        pass
+
+
+@pytest.mark.parametrize("error", [StopIteration, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_whatever_ends_a_function_but_its_return_is_an_error(tmp_path, error):
+    found = ran(Ending(error), tmp_path).error
+    assert isinstance(found, UserFunctionError)
+    assert found.operator == "source function Ending"
+    assert error.__name__ in found.user_traceback
+    assert said(tmp_path) == [Records(["a"])]
+
+
+def test_a_record_that_cannot_be_journaled_is_an_error_that_names_it(tmp_path):
+    lock = threading.Lock()
+    found = ran(Script(("collect", 1), ("collect", (2, lock))), tmp_path).error
+    assert isinstance(found, UsageError)
+    assert re.search(r"function Script: record \(2, <unlocked.*cannot be pickled", str(found))
+
+
+class Cancelled(SourceFunction):
+    """Runs until it is cancelled."""
+
+    def __init__(self):
+        self.cancelled = threading.Event()
+
+    def run(self, ctx):
+        ctx.collect("a")
+        self.cancelled.wait()
+
+    def cancel(self):
+        self.cancelled.set()
+
+
+def test_the_event_time_of_a_cancelled_function_is_not_over(tmp_path):
+    runner = FunctionRunner(Cancelled(), Spool(tmp_path, 0), None, threading.Event())
+    runner.start()
+    runner.cancel()
+    runner._thread.join()
+    assert said(tmp_path) == [Records(["a"])]

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from weir.checkpoint.metadata import SourcePositions
-from weir.errors import CorruptStateError
+from weir.checkpoint.metadata import SourcePositions, layout_of
+from weir.errors import CorruptStateError, StorageError
+from weir.jobmanager.failures import is_recoverable
 from weir.spark.positions import (
     LOG_DIRECTORY,
     initial_positions,
-    layout_of,
     prepare_query_dir,
     read_positions,
 )
@@ -118,3 +118,38 @@ def test_nothing_to_restore_leaves_an_empty_directory(tmp_path):
     empty = SourcePositions(source_logs={LOG_DIRECTORY: str(tmp_path)})
     prepare_query_dir(tmp_path / "other", empty, layout_of(["a"]))
     assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_a_directory_that_cannot_be_written_is_named_and_may_be_tried_again(tmp_path):
+    blocked = tmp_path / "query-7"
+    blocked.write_text("not a directory")
+    with pytest.raises(StorageError, match=r"query-7.*cannot be used: File exists") as caught:
+        prepare_query_dir(blocked, None, layout_of(["a"]))
+    assert is_recoverable(caught.value)
+
+
+def test_a_file_that_cannot_be_written_is_named_too(tmp_path):
+    old = query_dir(tmp_path, 3, [[json.dumps({"logOffset": n})] for n in range(3)])
+    layout = layout_of(["a"])
+    positions = read_positions(old, 2, layout)
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "offsets").write_text("not a directory")
+    with pytest.raises(StorageError, match=r"new' cannot be used: .*exists \(.*new/offsets\)"):
+        prepare_query_dir(new, positions, layout)
+
+
+def test_a_job_directory_that_has_vanished_is_not_made_anew(tmp_path):
+    old = query_dir(tmp_path, 3, [[json.dumps({"logOffset": n})] for n in range(3)])
+    layout = layout_of(["a"])
+    positions = read_positions(old, 2, layout)
+    gone = tmp_path / "unmounted" / "query-1"
+    with pytest.raises(StorageError, match="No such file or directory") as caught:
+        prepare_query_dir(gone, positions, layout)
+    assert is_recoverable(caught.value)
+    assert not gone.parent.exists()
+
+
+def test_positions_that_cannot_be_read_name_the_directory(tmp_path):
+    with pytest.raises(StorageError, match=r"query-3' cannot be used: No such file"):
+        read_positions(tmp_path / "query-3", 0, layout_of(["a"]))

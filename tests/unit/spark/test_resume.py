@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.spark.test_positions import META, entry
 
-from weir.checkpoint.metadata import SourcePositions
+from weir.checkpoint.metadata import SourcePositions, layout_of
+from weir.connector.spool import Spool, spool_collection, spool_sequence
 from weir.errors import CorruptStateError, IncompatibleStateError
-from weir.spark.positions import layout_of, prepare_query_dir, read_positions
+from weir.spark.positions import prepare_query_dir, read_positions
 from weir.spark.resume import EMBEDDED_BYTES_MAX, Describer, Resume
-from weir.spark.spool import Spool, spool_collection, spool_sequence
 from weir.storage.local import LocalStorage
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import subprocess
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from weir.errors import UsageError
+from weir.checkpoint.retention import JobEnd
+from weir.errors import StorageError, UsageError
 from weir.ids import JobId
+from weir.jobmanager.owner import OWNER_NAME
 from weir.jobmanager.settings import JobSettings
+from weir.spark.session import _socket_dir
 from weir.spark.workspace import Workspace
 from weir.storage import LocalStorage
 
@@ -61,3 +69,123 @@ def test_a_work_directory_is_kept_while_checkpoints_are(tmp_path: Path) -> None:
 def test_places_that_slots_cannot_use_are_refused(settings: JobSettings) -> None:
     with pytest.raises(UsageError):
         Workspace(JOB, settings)
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Make a temporary directory of the host that nobody else uses; its path is short."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory:
+        monkeypatch.setattr(tempfile, "tempdir", directory)
+        yield Path(directory)
+
+
+REMOTE = JobSettings(checkpoint_dir="hdfs://nowhere/checkpoints")
+
+
+def test_the_usual_work_directory_is_only_this_users(shared: Path) -> None:
+    Workspace(JOB, REMOTE)
+    (usual,) = shared.glob("weir-work-*")
+    assert stat.S_IMODE(usual.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("plant", ["link", "open", "theirs"])
+def test_a_work_directory_that_somebody_else_made_is_refused(shared: Path, plant: str) -> None:
+    usual = shared / f"weir-work-{os.getuid()}"
+    if plant == "link":
+        (shared / "other").mkdir()
+        usual.symlink_to(shared / "other")
+    else:
+        usual.mkdir()
+        usual.chmod(0o775 if plant == "open" else 0o700)
+    if plant == "theirs":
+        if os.geteuid() != 0:
+            pytest.skip("only root can give files away")
+        os.chown(usual, 65534, 65534)
+    with pytest.raises(StorageError, match=r"weir-work-.*weir\.work-dir"):
+        Workspace(JOB, REMOTE)
+
+
+def test_sockets_have_a_new_directory_that_nobody_could_foresee(shared: Path) -> None:
+    made, other = (Workspace(JOB, JobSettings(work_dir=str(shared / "w"))) for _ in range(2))
+    assert made.socket_dir != other.socket_dir
+    assert JOB[:6] not in made.socket_dir.name
+    assert stat.S_IMODE(made.socket_dir.stat().st_mode) == 0o700
+
+
+def test_all_that_a_killed_driver_left_goes_with_the_next_job(shared: Path) -> None:
+    code = (
+        "import os, signal; from weir.spark.workspace import Workspace\n"
+        "from weir.jobmanager.settings import JobSettings\n"
+        "from weir.spark.session import _socket_dir\n"
+        f"made = Workspace({str(JOB)!r}, JobSettings()); _socket_dir()\n"
+        "(made.socket_dir / 's0a0').touch()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    environment = {**os.environ, "TMPDIR": str(shared)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=False)
+    left = set(shared.iterdir())
+    assert {p.name[: p.name.rindex("-")] for p in left} == {"weir-job", "weir-slots", "weir-spark"}
+    Workspace(JOB, JobSettings())
+    _socket_dir()
+    assert left.isdisjoint(shared.iterdir())
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o777, True), (0o755, False), (0o1777, False)])
+def test_a_checkpoint_directory_that_everybody_can_write_to_is_worth_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, warned: bool
+) -> None:
+    root = tmp_path / "c"
+    root.mkdir()
+    root.chmod(mode)
+    Workspace(JOB, JobSettings(checkpoint_dir=str(root)))
+    assert ("every user of the host can write to" in caplog.text) is warned
+
+
+def queries(made: Workspace) -> list[int]:
+    return sorted(int(p.name.removeprefix("query-")) for p in made.job_dir.glob("query-*"))
+
+
+def test_directories_of_earlier_queries_go_once_no_checkpoint_needs_them(tmp_path: Path) -> None:
+    made = Workspace(JOB, JobSettings(checkpoint_dir=str(tmp_path)))
+
+    def begin(attempt: int) -> None:
+        (made.query_dir(attempt) / "offsets").mkdir(parents=True)
+
+    begin(0)
+    made.completed(0, [1])
+    made.completed(0, [2, 3])
+    begin(1)
+    assert queries(made) == [0, 1]
+    made.completed(1, [2, 3])
+    assert queries(made) == [0, 1], "the attempt has no checkpoint of its own yet"
+    begin(2)
+    made.completed(2, [3, 4])
+    assert queries(made) == [0, 2], "checkpoint 3 was taken in attempt 0"
+    made.completed(2, [4, 5])
+    assert queries(made) == [2]
+
+
+def test_without_checkpoints_the_query_that_runs_is_the_only_one(tmp_path: Path) -> None:
+    made = Workspace(JOB, JobSettings(checkpoint_dir=str(tmp_path)))
+    for attempt in range(3):
+        made.query_dir(attempt).mkdir()
+    (made.job_dir / "query-x").mkdir()
+    made.remove_queries(2)
+    assert sorted(p.name for p in made.job_dir.iterdir()) == ["query-2", "query-x"]
+
+
+def test_a_job_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    made = Workspace(JOB, JobSettings(checkpoint_dir=str(tmp_path)))
+    made.job_dir.rmdir()
+    with pytest.raises(StorageError, match=r"No such file or directory \(.*_owner\)"):
+        made.enter("job")
+
+
+def test_a_note_that_cannot_be_removed_does_not_hide_how_the_job_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = Workspace(JOB, JobSettings(checkpoint_dir=str(tmp_path)))
+    (made.job_dir / OWNER_NAME).mkdir()
+    made.leave(JobEnd.FAILED)
+    assert "the note of the job's owner stays" in caplog.text
+    assert not made.job_dir.exists()

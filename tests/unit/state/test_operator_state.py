@@ -12,6 +12,7 @@ from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 from weir.snapshot import SnapshotWriter
 from weir.state.descriptor import ListStateDescriptor, MapStateDescriptor
 from weir.state.operator_state import OperatorRestoreSource, OperatorStateStore
+from weir.state.ttl import StateTtlConfig
 from weir.testing.backend_snapshot_conformance import read_file
 
 INTS = ListStateDescriptor("ints", Types.LONG())
@@ -225,3 +226,31 @@ def test_files_that_disagree_on_a_state_are_refused() -> None:
     union.get_union_list_state(INTS).add(1)
     with pytest.raises(CorruptStateError, match="another mode"):
         restored(written(split), written(union))
+
+
+EXPIRING = StateTtlConfig.new_builder(1000).build()
+
+
+@pytest.mark.parametrize(
+    ("method", "make"),
+    [
+        ("get_list_state", ListStateDescriptor),
+        ("get_union_list_state", ListStateDescriptor),
+        ("get_broadcast_state", MapStateDescriptor),
+        ("get_read_only_broadcast_state", MapStateDescriptor),
+    ],
+)
+def test_operator_state_cannot_expire(method: str, make: Any) -> None:
+    descriptor = make("the state")
+    descriptor.enable_time_to_live(EXPIRING)
+    store = OperatorStateStore()
+    with pytest.raises(UsageError, match=r"operator state 'the state' has a time to live.*keyed"):
+        getattr(store, method)(descriptor)
+    assert store.get_registered_state_names() == set()
+    assert store.get_registered_broadcast_state_names() == set()
+
+
+def test_operator_state_may_have_a_time_to_live_that_is_disabled() -> None:
+    descriptor = ListStateDescriptor("the state", Types.LONG())
+    descriptor.enable_time_to_live(StateTtlConfig.DISABLED)
+    OperatorStateStore().get_list_state(descriptor).update([1])

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from weir.backend.base import StateKind
+from weir import notices
+from weir.backend.kinds import StateKind
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
 from weir.state.descriptor import (
@@ -65,6 +66,16 @@ def test_settings_are_kept() -> None:
     descriptor.enable_time_to_live(ttl)
     descriptor.set_queryable("public")
     assert (descriptor.ttl_config, descriptor.queryable_name) == (ttl, "public")
+
+
+def test_that_state_cannot_be_queried_is_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "_said", set())
+    for name in ("a", "b"):
+        ValueStateDescriptor(name, Types.LONG()).set_queryable(name)
+    (record,) = caplog.records
+    assert "set_queryable() has no effect yet" in record.getMessage()
 
 
 def test_a_time_to_live_is_a_finished_configuration() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pickle
 import sys
 
+import msgspec
 import pytest
 
 from weir.errors import UsageError
-from weir.slot.messages import Assignment, decode, encode
+from weir.slot.messages import Assignment, encode
 from weir.storage import ObjectStorage, StorageOptions, WebHdfsStorage, open_storage
 from weir.storage.object_client import parse_location
 
@@ -66,7 +67,7 @@ def test_options_travel_with_pickles_and_assignments_and_hide_in_every_text() ->
     hdfs = WebHdfsStorage("hdfs://nameservice/a", StorageOptions(webhdfs_address="h:1"))
     assert pickle.loads(pickle.dumps(hdfs))._client == hdfs._client
     fields = dict.fromkeys(Assignment.__struct_fields__) | {"storage": SECRETS}
-    found = decode(encode(Assignment(**fields)), dict)  # type: ignore[arg-type]
+    found = msgspec.msgpack.decode(encode(Assignment(**fields)))
     assert found["storage"]["s3_secret_key"] == "SKEY"
     assert "SKEY" not in repr(Assignment(**fields))  # type: ignore[arg-type]
 

@@ -9,10 +9,10 @@ exactly the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from weir.backend.base import (
     Keep,
@@ -29,23 +29,14 @@ from weir.backend.chain import reusable_layers
 from weir.backend.changelog.log import ChangeLog
 from weir.backend.changelog.pieces import Piece, Usage
 from weir.backend.changelog.settings import ChangelogSettings
-from weir.backend.changelog.source import ChangeSource
+from weir.backend.changes import ChangeSource
+from weir.backend.context import BackgroundExecutor
 from weir.backend.handles import State
 from weir.clock import Clock
 from weir.errors import StorageError
 from weir.snapshot import FileHandle, SnapshotWriter
 
 _THREADS = 2
-
-
-class Background(Protocol):
-    """Runs work beside the backend's thread; an `Executor` is one."""
-
-    def submit(self, work: Callable[[], Any], /) -> Any:
-        """Run something some time, and keep what it raises to itself."""
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Begin nothing more."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +92,10 @@ class ChangelogBackend:
     """
 
     def __init__(
-        self, inner: ChangeSource, place: ChangelogPlace, background: Background | None = None
+        self,
+        inner: ChangeSource,
+        place: ChangelogPlace,
+        background: BackgroundExecutor | None = None,
     ) -> None:
         """Wrap an empty backend; `background` is for tests, otherwise there are two threads."""
         self.current = inner.current
@@ -131,18 +125,18 @@ class ChangelogBackend:
         """Return the timers of a time domain."""
         return self._inner.timers(name)
 
-    def begin_part(
+    def begin_stride(
         self,
         keys: Sequence[Any],
         groups: Sequence[int],
         numbers: tuple[Any, Any] | None = None,
     ) -> None:
         """Learn the keys of the records that come next."""
-        self._inner.begin_part(keys, groups, numbers)
+        self._inner.begin_stride(keys, groups, numbers)
 
-    def end_part(self) -> None:
+    def end_stride(self) -> None:
         """Learn that these records are handled."""
-        self._inner.end_part()
+        self._inner.end_stride()
 
     def end_epoch(self) -> None:
         """Log what the epoch changed, and take care of materialisation.
@@ -305,7 +299,6 @@ class ChangelogSnapshot:
     def __init__(
         self, checkpoint_id: int, base: Base, segments: list[Piece], timers: KeyedSnapshot
     ) -> None:
-        """Take the files that make up the state at this moment."""
         self.checkpoint_id = checkpoint_id
         self._base = base
         self._segments = segments

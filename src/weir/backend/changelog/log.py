@@ -13,7 +13,7 @@ from typing import Any
 
 from weir.backend.base import SharedFiles
 from weir.backend.changelog.pieces import Piece
-from weir.backend.changelog.source import StateChanges
+from weir.backend.changes import StateChanges
 from weir.backend.delta import encode_delta
 from weir.snapshot import SnapshotWriter
 
@@ -37,11 +37,10 @@ class LoggedState:
     groups: dict[int, list[Part]] = field(default_factory=dict)
 
 
-class Batch:
+class ChangeBatch:
     """Encoded changes of all states, in order."""
 
     def __init__(self) -> None:
-        """Begin empty."""
         self.states: dict[str, LoggedState] = {}
         self.size = 0
 
@@ -60,7 +59,7 @@ class Batch:
             if logged.groups or logged.anew:
                 self._append(change.name, logged)
 
-    def extend(self, later: Batch) -> None:
+    def extend(self, later: ChangeBatch) -> None:
         """Append what came later; the other batch stays as it is."""
         for name, logged in later.states.items():
             self._append(name, logged)
@@ -99,7 +98,7 @@ class Segment:
     end: int
     size: int
     piece: Piece
-    batch: Batch | None
+    batch: ChangeBatch | None
 
 
 def merge_start(sizes: Sequence[int], limit: int) -> int:
@@ -125,7 +124,7 @@ class ChangeLog:
         self._shared = shared
         self._attempts = attempts
         self._limit = limit
-        self._open = Batch()
+        self._open = ChangeBatch()
         self._next = 0
 
     @property
@@ -143,7 +142,7 @@ class ChangeLog:
             return []
         mergeable = [s for s in self.segments if s.batch is not None]
         start = merge_start([*(s.size for s in mergeable), self._open.size], self._limit)
-        merged, batch = mergeable[start:], Batch()
+        merged, batch = mergeable[start:], ChangeBatch()
         for segment in merged:
             if segment.batch is not None:
                 batch.extend(segment.batch)
@@ -152,8 +151,8 @@ class ChangeLog:
         self._next += 1
         piece = Piece(self._shared, batch.write, attempts=self._attempts)
         kept = self.segments[: len(self.segments) - len(merged)]
-        self.segments = [*kept, Segment(begin, self._next, batch.size, piece, batch)]
-        self._open = Batch()
+        self.segments = [*kept, Segment(begin, self._next, batch.size, piece, batch=batch)]
+        self._open = ChangeBatch()
         self._forget_batches()
         return [segment.piece for segment in merged]
 

@@ -20,16 +20,16 @@ from weir.backend.base import (
     StateDeclaration,
 )
 from weir.backend.chain import reusable_layers
-from weir.backend.changelog.source import StateChanges
+from weir.backend.changes import StateChanges
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.handles import State
 from weir.backend.hashmap.flat_table import FLAT_FROM, FlatTable, TrackedFlatTable, can_be_flat
 from weir.backend.hashmap.incremental import Increments
 from weir.backend.hashmap.snapshots import FrozenTables, HashMapSnapshot
-from weir.backend.hashmap.states import handle_for
-from weir.backend.hashmap.sweep import Sweep
+from weir.backend.hashmap.sweep import TableSweep
 from weir.backend.hashmap.table import StateTable
 from weir.backend.hashmap.tracked import TrackedTable, tracked_handle_for
+from weir.backend.object_handles import handle_for
 from weir.backend.restored import RestoredState, common_sources, read_states
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, TimerSnapshot
 from weir.errors import UsageError
@@ -60,7 +60,7 @@ class HashMapBackend:
         self._tables: dict[str, StateTable] = {}
         self._handles: dict[str, State] = {}
         self._restored: dict[str, RestoredState] = {}
-        self._sweeps: dict[str, Sweep] = {}
+        self._sweeps: dict[str, TableSweep] = {}
         self._tracked: dict[str, TrackedTable] = {}
         self._flat: list[FlatTable] = []
         self._flat_from = FLAT_FROM if flat_from is None else flat_from
@@ -118,7 +118,7 @@ class HashMapBackend:
             return made(declaration, group_format, groups, self._flat_from)
         return (TrackedTable if tracked else StateTable)(declaration, group_format, groups)
 
-    def begin_part(
+    def begin_stride(
         self,
         keys: Sequence[Any],
         groups: Sequence[int],
@@ -126,12 +126,12 @@ class HashMapBackend:
     ) -> None:
         """Look up the keys of the records that come next, where that is faster."""
         for table in self._flat:
-            table.begin_part(keys, groups, numbers)
+            table.begin_stride(keys, groups, numbers)
 
-    def end_part(self) -> None:
+    def end_stride(self) -> None:
         """Write back what these records changed."""
         for table in self._flat:
-            table.end_part()
+            table.end_stride()
 
     def snapshot(self, checkpoint_id: int, kind: SnapshotKind = SnapshotKind.FULL) -> KeyedSnapshot:
         """Freeze the state in time proportional to states, key groups and timers."""
@@ -161,7 +161,7 @@ class HashMapBackend:
             if changed.anew or changed.groups:
                 groups = table.present(changed)
                 changes.append(
-                    StateChanges(table.name, table.kind, table.format, groups, changed.anew)
+                    StateChanges(table.name, table.kind, table.format, groups, whole=changed.anew)
                 )
         return changes
 
@@ -202,7 +202,7 @@ class HashMapBackend:
         """Pass up to `limit` entries of a state through a filter; return how many it were."""
         sweep = self._sweeps.get(state_name)
         if sweep is None:
-            sweep = self._sweeps[state_name] = Sweep(self._tables[state_name])
+            sweep = self._sweeps[state_name] = TableSweep(self._tables[state_name])
         return sweep.run(keep, limit)
 
     def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:

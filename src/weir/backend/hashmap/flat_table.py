@@ -1,9 +1,9 @@
 """A table that moves into flat arrays once it is large: plain numbers under integer keys.
 
 Small states stay dicts, which are faster as long as they fit into the caches. A large one is used
-part by part: the keys of some records are looked up together, a plain dict with what was found
+stride by stride: the keys of some records are looked up together, a plain dict with what was found
 stands for all groups while the records are handled, and what changed is written back together.
-Between parts, for timers and queries, a group is a view of the arrays that is used like a dict.
+Between strides, for timers and queries, a group is a view of the arrays that is used like a dict.
 
 Invariant: whatever the form, handles and snapshots see the same entries. What the arrays cannot
 hold (namespaces, keys that are no 64-bit integers) takes the table back to dicts, for good.
@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from weir.backend.admission import INT_BOUNDS
-from weir.backend.base import Keep, StateDeclaration, StateKind
+from weir.backend.base import Keep, StateDeclaration
 from weir.backend.delta import GroupDelta
 from weir.backend.group_format import GroupFormat
 from weir.backend.hashmap.flat import EMPTY, REMOVED, FlatEntries, Shadow, SparseError
@@ -27,12 +27,13 @@ from weir.backend.hashmap.marks import Changed, Marks
 from weir.backend.hashmap.overlay import count
 from weir.backend.hashmap.table import StateTable
 from weir.backend.hashmap.tracked import TrackedTable
+from weir.backend.kinds import StateKind
 from weir.common.typeinfo import Types
 from weir.keygroup import KeyGroupRange
 
 FLAT_FROM: Final = 250_000
 """Entries from which on a table is flat."""
-PART_MIN: Final = 16
+STRIDE_MIN: Final = 16
 """Records from which on their keys are looked up together."""
 _INT_MAX: Final = (1 << 63) - 1
 _NOTHING: Final[dict[Any, Any]] = {}
@@ -61,7 +62,6 @@ class Frozen(dict[int, Any]):
     __slots__ = ("form",)
 
     def __init__(self, layers: dict[int, Any], form: int) -> None:
-        """Keep the layers by group."""
         super().__init__(layers)
         self.form = form
 
@@ -75,7 +75,7 @@ class FlatLayer:
 
 
 @dataclass(frozen=True)
-class Part:
+class Stride:
     """The keys of some records, and what was found under them."""
 
     keys: Sequence[Any]
@@ -93,7 +93,6 @@ class FlatGroup:
     __slots__ = ("_group", "_row", "_table")
 
     def __init__(self, table: FlatTable, group: int, row: int) -> None:
-        """Look at one group of a table."""
         self._table = table
         self._group = group
         self._row = row
@@ -166,7 +165,7 @@ class FlatTable(StateTable):
         self._code = "d" if declaration.value_type == Types.DOUBLE() else "q"
         self._views: list[Any] = [FlatGroup(self, g, row) for row, g in enumerate(key_groups)]
         self._form = 0
-        self._part: Part | None = None
+        self._stride: Stride | None = None
 
     @property
     def lock(self) -> Any:
@@ -212,12 +211,12 @@ class FlatTable(StateTable):
         self._chains = {}
         self._form += 1
 
-    def begin_part(
+    def begin_stride(
         self, keys: Sequence[Any], groups: Sequence[int], arrays: tuple[Any, Any] | None
     ) -> None:
         """Look up the keys of the records that come next."""
         entries = self.entries
-        if entries is None or len(keys) < PART_MIN:
+        if entries is None or len(keys) < STRIDE_MIN:
             return
         try:
             numbers = self._numbers(keys, None if arrays is None else arrays[0])
@@ -236,26 +235,26 @@ class FlatTable(StateTable):
         front = dict(zip(keys, values, strict=True))
         for i in missing:
             front.pop(keys[i], None)
-        self._part = Part(keys, numbers, rows, cells, stored, values, front)
+        self._stride = Stride(keys, numbers, rows, cells, stored=stored, values=values, front=front)
         self.groups[self.key_groups.start :] = [front] * len(self._views)
 
-    def end_part(self) -> None:
-        """Write back what changed since the part began."""
-        part, entries = self._part, self.entries
-        if part is None or entries is None:
+    def end_stride(self) -> None:
+        """Write back what changed since the stride began."""
+        stride, entries = self._stride, self.entries
+        if stride is None or entries is None:
             return
-        self._part = None
+        self._stride = None
         self.groups[self.key_groups.start :] = self._views
-        values = list(map(part.front.get, part.keys))
-        if values == part.values and self._code == "q":  # -0.0 and 0.0 are equal
+        values = list(map(stride.front.get, stride.keys))
+        if values == stride.values and self._code == "q":  # -0.0 and 0.0 are equal
             return
         with self._lock:
-            new = self._write_back(entries, part, values)
-        self._add(entries, part, new)
+            new = self._write_back(entries, stride, values)
+        self._add(entries, stride, new)
 
-    def _write_back(self, entries: FlatEntries, part: Part, values: list[Any]) -> Any:
-        """Change what is there; return values by position in the part for what is not."""
-        there = part.cells >= 0
+    def _write_back(self, entries: FlatEntries, stride: Stride, values: list[Any]) -> Any:
+        """Change what is there; return values by position in the stride for what is not."""
+        there = stride.cells >= 0
         try:
             stored, present = self._values(values), None
         except TypeError:
@@ -263,28 +262,28 @@ class FlatTable(StateTable):
             stored = self._values([0 if value is None else value for value in values])
             gone = there & ~present
             if gone.any():
-                entries.remove(np.unique(part.cells[gone]))
+                entries.remove(np.unique(stride.cells[gone]))
             there &= present
-        changed = np.flatnonzero(there & (stored.view(np.int64) != part.stored.view(np.int64)))
-        entries.write(part.cells[changed], stored[changed])
-        new = part.cells < 0
+        changed = np.flatnonzero(there & (stored.view(np.int64) != stride.stored.view(np.int64)))
+        entries.write(stride.cells[changed], stored[changed])
+        new = stride.cells < 0
         if present is not None:
             new &= present
         return np.flatnonzero(new), stored
 
-    def _add(self, entries: FlatEntries, part: Part, given: tuple[Any, Any]) -> None:
+    def _add(self, entries: FlatEntries, stride: Stride, given: tuple[Any, Any]) -> None:
         """Put new entries; the cells that were found are of no use any more when it makes room."""
         new, stored = given
         if not len(new):
             return
-        keys, one = np.unique(part.numbers[new], return_index=True)
+        keys, one = np.unique(stride.numbers[new], return_index=True)
         one = new[one]
         try:
             with self._lock:
-                entries.insert(keys, part.rows[one], stored[one], ~part.cells[one])
+                entries.insert(keys, stride.rows[one], stored[one], ~stride.cells[one])
         except SparseError:
             self.spill()
-            rows = (part.rows[one] + self.key_groups.start).tolist()
+            rows = (stride.rows[one] + self.key_groups.start).tolist()
             for group, key, value in zip(rows, keys.tolist(), stored[one].tolist(), strict=True):
                 self.groups[group][key] = value
 

@@ -64,7 +64,6 @@ class Increments:
     """The chain of the newest completed checkpoint and all that happened since."""
 
     def __init__(self) -> None:
-        """Begin without a chain."""
         self._chain: Chain | None = None
         self._taken: dict[int, Taken] = {}
         self._intervals: list[Interval] = []
@@ -99,7 +98,7 @@ class Increments:
             chain, since = self._chain or Chain(), self._since()
             payload = FrozenChanges(checkpoint_id, tables, since) if since else None
         names = StateNames(tables.values(), restored.values())
-        return IncrementalSnapshot(entry, chain, payload, names, timers)
+        return IncrementalSnapshot(entry, chain, payload, names, timers=timers)
 
     def _since(self) -> dict[str, list[Changed]]:
         changes: dict[str, list[Changed]] = {}

@@ -15,9 +15,9 @@ from itertools import repeat
 from operator import is_
 from typing import Any, Final, TypeAlias
 
-from weir.backend.base import StateKind
 from weir.backend.delta import GroupDelta
 from weir.backend.hashmap.overlay import find
+from weir.backend.kinds import Shape
 
 WHOLE: Final = -1
 Marks: TypeAlias = dict[Any, Any]
@@ -63,9 +63,9 @@ def _add(target: Marks, marks: Marks) -> None:
             target[address] = min(found, mark)
 
 
-def delta_of(kind: StateKind, marks: Marks, layer: dict[Any, Any]) -> GroupDelta:
+def delta_of(shape: Shape, marks: Marks, layer: dict[Any, Any]) -> GroupDelta:
     """Return the changes of marked entries of a key group, with the values visible at a layer."""
-    if kind not in (StateKind.LIST, StateKind.MAP) and layer.__class__ is dict:
+    if shape is Shape.ONE and layer.__class__ is dict:
         values = list(map(layer.get, marks))
         if not any(map(is_, values, repeat(None))):
             return GroupDelta(put=dict(zip(marks, values, strict=True)))
@@ -80,11 +80,11 @@ def delta_of(kind: StateKind, marks: Marks, layer: dict[Any, Any]) -> GroupDelta
                 delta.removed[address] = gone
             if len(gone) < len(mark):
                 delta.put[address] = {k: value[k] for k in mark if k in value}
-        elif kind is StateKind.LIST and mark >= 0:
+        elif shape is Shape.LIST and mark >= 0:
             if mark < len(value):
                 delta.put[address] = value[mark:]
         else:
-            if kind in (StateKind.LIST, StateKind.MAP):
+            if shape is not Shape.ONE:
                 delta.cleared.append(address)
             delta.put[address] = value
     return delta

@@ -1,11 +1,7 @@
 """Layers of a key group while snapshots are in flight: frozen below, changes on top.
 
 With no snapshot in flight a key group is one plain dict. Freezing it puts an `Overlay` on top,
-which handles use exactly like the dict:
-
-* `table.get(address)` returns a value to hand out or None,
-* `table[address]` returns a value that may be changed in place, or raises KeyError,
-* `table[address] = value` and `table.pop(address, None)` write; do not use what `pop` returns.
+which handles use exactly like the dict, in the ways that `weir.backend.object_handles` lists.
 
 Invariant: a frozen layer and everything inside its values never changes. An overlay hands out a
 copy of whatever below it could be changed, and keeps the copy as a change of its own.

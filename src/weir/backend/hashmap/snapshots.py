@@ -23,7 +23,6 @@ class StateNames:
     """Which states there are, for files beside those with the entries."""
 
     def __init__(self, tables: Iterable[StateTable], restored: Iterable[RestoredState]) -> None:
-        """Remember the states of this moment."""
         self._tables = list(tables)
         self._restored = list(restored)
 

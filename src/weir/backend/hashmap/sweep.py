@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from weir.backend.base import Keep
-from weir.backend.hashmap.table import StateTable, kept
+from weir.backend.groups import kept
+from weir.backend.hashmap.table import StateTable
 
 
-class Sweep:
+class TableSweep:
     """One place in the table that goes round and round."""
 
     def __init__(self, table: StateTable) -> None:
-        """Start at the first key group."""
         self._table = table
         self._group = table.key_groups.start
         self._rest: list[Any] = []
@@ -32,7 +32,7 @@ class Sweep:
         return looked
 
     def _step(self, keep: Keep, limit: int) -> int:
-        table, kind, group = self._table, self._table.kind, self._table.groups[self._group]
+        table, shape, group = self._table, self._table.kind.shape, self._table.groups[self._group]
         looked = 0
         while self._rest and looked < limit:
             address = self._rest.pop()
@@ -41,7 +41,7 @@ class Sweep:
             if stored is None:
                 continue
             looked += 1
-            left = kept(kind, stored, keep)
+            left = kept(shape, stored, keep)
             if left is None:
                 group.pop(address, None)
                 table.swept(self._group, address, stored, left)

@@ -1,7 +1,6 @@
 """The entries of one state: a dict per key group, frozen and merged around snapshots.
 
-`groups` is indexed by key group. It is padded below the first group that the subtask owns, so that
-a record routed to the wrong subtask fails loudly instead of touching another group's entries.
+`groups` is indexed by key group; see `weir.backend.groups.owned_groups`.
 """
 
 from __future__ import annotations
@@ -13,26 +12,14 @@ from itertools import islice
 from typing import Any
 
 from weir.backend.admission import holds_only_immutable
-from weir.backend.base import Keep, StateDeclaration, StateKind
+from weir.backend.base import Keep, StateDeclaration
 from weir.backend.delta import GroupDelta
 from weir.backend.group_format import GroupFormat
+from weir.backend.groups import kept, owned_groups
 from weir.backend.hashmap.marks import Marks, delta_of
 from weir.backend.hashmap.overlay import Overlay, contents, count, merge_into, sample
-from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 
-
-class _Foreign(dict[Any, Any]):
-    """Stands for the key groups that belong to other subtasks."""
-
-    def _refuse(self, *_: Any) -> Any:
-        msg = "the current key's key group is not owned by this subtask"
-        raise UsageError(msg)
-
-    get = __getitem__ = __setitem__ = __contains__ = pop = _refuse
-
-
-FOREIGN = _Foreign()
 _EMPTY: dict[Any, Any] = {}
 _SAMPLE = 64
 _ENTRY_OVERHEAD = 100
@@ -54,14 +41,12 @@ class StateTable:
     def __init__(
         self, declaration: StateDeclaration, group_format: GroupFormat, key_groups: KeyGroupRange
     ) -> None:
-        """Make an empty table for the key groups."""
         self.name = declaration.name
         self.kind = declaration.kind
         self.format = group_format
         self.key_groups = key_groups
         self.cleanup = declaration.cleanup
-        self.groups: list[dict[Any, Any]] = [FOREIGN] * key_groups.start
-        self.groups += [{} for _ in key_groups]
+        self.groups: list[dict[Any, Any]] = owned_groups(key_groups, lambda _: {})
         self._shareable = holds_only_immutable(declaration.value_type)
         self._chains: dict[int, _Chain] = {}
         # Held by the writing thread while it collects a group's entries and by the backend's
@@ -105,10 +90,11 @@ class StateTable:
         """Return how many entries are visible at a frozen layer, of those kept, and their bytes."""
         addresses, values = self.collect(layer)
         if keep is not None:
+            shape = self.kind.shape
             left = {
                 address: value
                 for address, stored in zip(addresses, values, strict=True)
-                if (value := kept(self.kind, stored, keep)) is not None
+                if (value := kept(shape, stored, keep)) is not None
             }
             addresses, values = list(left), list(left.values())
         return len(addresses), self.format.encode(addresses, values)
@@ -120,7 +106,7 @@ class StateTable:
         for group, marks in marked.items():
             layer = frozen.get(group, _EMPTY)
             with self._lock:
-                delta = delta_of(self.kind, marks, layer)
+                delta = delta_of(self.kind.shape, marks, layer)
             yield group, delta
 
     def thaw(self, frozen: dict[int, dict[Any, Any]]) -> None:
@@ -194,14 +180,3 @@ def _size_of(value: Any) -> int:
 
 def _position(layers: list[dict[Any, Any]], layer: dict[Any, Any]) -> int:
     return next((i for i, candidate in enumerate(layers) if candidate is layer), -1)
-
-
-def kept(kind: StateKind, stored: Any, keep: Keep) -> Any:
-    """Return what stays of a stored entry: itself, a smaller copy, or None."""
-    if kind is StateKind.LIST:
-        elements = [e for e in stored if keep(e)]
-        return stored if len(elements) == len(stored) else elements or None
-    if kind is StateKind.MAP:
-        entries = {k: v for k, v in stored.items() if keep(v)}
-        return stored if len(entries) == len(stored) else entries or None
-    return stored if keep(stored) else None

@@ -10,22 +10,25 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weir.backend.address import address_of
-from weir.backend.admission import INT_BOUNDS, holds_only_immutable
-from weir.backend.base import VOID, CurrentKey, StateDeclaration, StateKind
+from weir.backend.admission import INT_BOUNDS, STRING, holds_only_immutable
+from weir.backend.base import VOID, CurrentKey, StateDeclaration
 from weir.backend.delta import GroupDelta
 from weir.backend.group_format import GroupFormat
+from weir.backend.groups import owned_groups
 from weir.backend.handles import State
 from weir.backend.hashmap.marks import WHOLE, Changed, Marks, delta_of
-from weir.backend.hashmap.states import (
-    HashMapAggregatingState,
-    HashMapIntegerState,
-    HashMapListState,
-    HashMapMapState,
-    HashMapReducingState,
-    HashMapValueState,
-)
-from weir.backend.hashmap.table import FOREIGN, StateTable
+from weir.backend.hashmap.table import StateTable
 from weir.backend.isolation import IMMUTABLE, is_immutable
+from weir.backend.kinds import Shape, StateKind
+from weir.backend.object_handles import (
+    ObjectAggregatingState,
+    ObjectIntegerState,
+    ObjectListState,
+    ObjectMapState,
+    ObjectReducingState,
+    ObjectTextState,
+    ObjectValueState,
+)
 from weir.keygroup import KeyGroupRange
 
 
@@ -35,10 +38,8 @@ class TrackedTable(StateTable):
     def __init__(
         self, declaration: StateDeclaration, group_format: GroupFormat, key_groups: KeyGroupRange
     ) -> None:
-        """Make an empty table without marks."""
         super().__init__(declaration, group_format, key_groups)
-        self.marks: list[Marks] = [FOREIGN] * key_groups.start
-        self.marks += [{} for _ in key_groups]
+        self.marks: list[Marks] = owned_groups(key_groups, lambda _: {})
         self.anew = False
         """The entries are not in any older checkpoint in this table's types."""
 
@@ -59,14 +60,14 @@ class TrackedTable(StateTable):
             whole = {group: self.visible(group) for group in self.key_groups}
             return {g: GroupDelta(put=entries) for g, entries in whole.items() if entries}
         return {
-            group: delta_of(self.kind, marks, self.groups[group])
+            group: delta_of(self.kind.shape, marks, self.groups[group])
             for group, marks in changed.groups.items()
         }
 
     def swept(self, group: int, address: Any, stored: Any, left: Any) -> None:
         """Mark what a sweep removed."""
         marks = self.marks[group]
-        if self.kind is StateKind.MAP and left is not None:
+        if self.kind.shape is Shape.MAP and left is not None:
             mark = marks.setdefault(address, {})
             if mark.__class__ is dict:
                 mark.update(dict.fromkeys(k for k in stored if k not in left))
@@ -79,21 +80,14 @@ def _mark(handle: Any) -> None:
     handle._marks[c.group][address_of(c.key, c.namespace)] = WHOLE
 
 
-def _clear(handle: Any) -> None:
-    """Remove the entry of the current key; what is not there needs no mark."""
-    c = handle._current
-    table, address = handle._groups[c.group], address_of(c.key, c.namespace)
-    if address in table:
-        handle._marks[c.group][address] = WHOLE
-        table.pop(address, None)
-
-
 class _Tracked:
     """What handles that mark have in common; the kind's own handle comes behind it."""
 
     __slots__ = ()
 
+    _current: CurrentKey
     _fixed: bool
+    _groups: list[Any]
     _marks: list[Marks]
 
     def __init__(self, table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> None:
@@ -103,7 +97,12 @@ class _Tracked:
         handle._fixed = holds_only_immutable(spec.value_type)
 
     def clear(self) -> None:
-        _clear(self)
+        """Remove the entry of the current key; what is not there needs no mark."""
+        c = self._current
+        table, address = self._groups[c.group], address_of(c.key, c.namespace)
+        if address in table:
+            self._marks[c.group][address] = WHOLE
+            table.pop(address, None)
 
 
 def _mark_merged(handle: Any, target: Any, sources: Iterable[Any]) -> list[Any]:
@@ -118,11 +117,11 @@ def _can_change(value: Any) -> bool:
     return value.__class__ not in IMMUTABLE and not is_immutable(value)
 
 
-class _Value(_Tracked, HashMapValueState):
+class _Value(_Tracked, ObjectValueState):
     __slots__ = ("_fixed", "_marks")
 
     def value(self) -> Any:
-        found = HashMapValueState.value(self)
+        found = ObjectValueState.value(self)
         if not self._fixed and _can_change(found):
             _mark(self)
         return found
@@ -140,7 +139,7 @@ class _Value(_Tracked, HashMapValueState):
         self._marks[group][address] = WHOLE
 
 
-class _Integer(_Tracked, HashMapIntegerState):
+class _Integer(_Tracked, ObjectIntegerState):
     __slots__ = ("_fixed", "_marks")
 
     def update(self, value: Any) -> None:
@@ -156,11 +155,27 @@ class _Integer(_Tracked, HashMapIntegerState):
         self._marks[group][address] = WHOLE
 
 
-class _List(_Tracked, HashMapListState):
+class _Text(_Tracked, ObjectTextState):
+    __slots__ = ("_fixed", "_marks")
+
+    def update(self, value: Any) -> None:
+        if value.__class__ is not str or not value.isascii():
+            if value is None:
+                self.clear()
+                return
+            value = self._admit(value)
+        c = self._current
+        group = c.group
+        address = c.key if c.namespace is VOID else address_of(c.key, c.namespace)
+        self._groups[group][address] = value
+        self._marks[group][address] = WHOLE
+
+
+class _List(_Tracked, ObjectListState):
     __slots__ = ("_fixed", "_marks")
 
     def get(self) -> list[Any]:
-        elements = HashMapListState.get(self)
+        elements = ObjectListState.get(self)
         if not self._fixed and any(map(_can_change, elements)):
             _mark(self)
         return elements
@@ -174,21 +189,21 @@ class _List(_Tracked, HashMapListState):
 
     def add(self, value: Any) -> None:
         self._mark_tail()
-        HashMapListState.add(self, value)
+        ObjectListState.add(self, value)
 
     def add_all(self, values: Iterable[Any]) -> None:
         self._mark_tail()
-        HashMapListState.add_all(self, values)
+        ObjectListState.add_all(self, values)
 
     def update(self, values: Iterable[Any]) -> None:
         _mark(self)
-        HashMapListState.update(self, values)
+        ObjectListState.update(self, values)
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        HashMapListState.merge_namespaces(self, target, _mark_merged(self, target, sources))
+        ObjectListState.merge_namespaces(self, target, _mark_merged(self, target, sources))
 
 
-class _Map(_Tracked, HashMapMapState):
+class _Map(_Tracked, ObjectMapState):
     __slots__ = ("_fixed", "_marks")
 
     def _touch(self, keys: Iterable[Any]) -> None:
@@ -201,13 +216,15 @@ class _Map(_Tracked, HashMapMapState):
             mark.update(dict.fromkeys(keys))
 
     def get(self, key: Any) -> Any:
-        found = HashMapMapState.get(self, key)
+        if key.__class__ not in self._usual:
+            key = self._find_key(key)
+        found = self._map().get(key)
         if not self._fixed and _can_change(found):
             self._touch((key,))
         return found
 
     def items(self) -> list[tuple[Any, Any]]:
-        found = HashMapMapState.items(self)
+        found = ObjectMapState.items(self)
         if not self._fixed:
             changing = [k for k, v in found if _can_change(v)]
             if changing:
@@ -236,34 +253,35 @@ class _Map(_Tracked, HashMapMapState):
             mark[key] = None
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        HashMapMapState.put_all(self, dict_value)
+        ObjectMapState.put_all(self, dict_value)
         if dict_value:
             self._touch(map(self._admit_key, dict_value))
 
     def remove(self, key: Any) -> None:
-        if HashMapMapState.contains(self, key):
+        key = self._find_key(key)
+        if ObjectMapState.contains(self, key):
             self._touch((key,))
-            HashMapMapState.remove(self, key)
+            ObjectMapState.remove(self, key)
 
 
-class _Reducing(_Tracked, HashMapReducingState):
+class _Reducing(_Tracked, ObjectReducingState):
     __slots__ = ("_fixed", "_marks")
 
     def get(self) -> Any:
-        found = HashMapReducingState.get(self)
+        found = ObjectReducingState.get(self)
         if not self._fixed and _can_change(found):
             _mark(self)
         return found
 
     def add(self, value: Any) -> None:
         _mark(self)
-        HashMapReducingState.add(self, value)
+        ObjectReducingState.add(self, value)
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        HashMapReducingState.merge_namespaces(self, target, _mark_merged(self, target, sources))
+        ObjectReducingState.merge_namespaces(self, target, _mark_merged(self, target, sources))
 
 
-class _Aggregating(_Tracked, HashMapAggregatingState):
+class _Aggregating(_Tracked, ObjectAggregatingState):
     __slots__ = ("_fixed", "_marks")
 
     def get(self) -> Any:
@@ -272,14 +290,14 @@ class _Aggregating(_Tracked, HashMapAggregatingState):
             c = self._current
             if _can_change(self._groups[c.group].get(address_of(c.key, c.namespace))):
                 _mark(self)
-        return HashMapAggregatingState.get(self)
+        return ObjectAggregatingState.get(self)
 
     def add(self, value: Any) -> None:
         _mark(self)
-        HashMapAggregatingState.add(self, value)
+        ObjectAggregatingState.add(self, value)
 
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
-        HashMapAggregatingState.merge_namespaces(self, target, _mark_merged(self, target, sources))
+        ObjectAggregatingState.merge_namespaces(self, target, _mark_merged(self, target, sources))
 
 
 _HANDLES: dict[StateKind, Any] = {
@@ -294,7 +312,10 @@ _HANDLES: dict[StateKind, Any] = {
 def tracked_handle_for(table: TrackedTable, current: CurrentKey, spec: StateDeclaration) -> State:
     """Return the handle of a state over its table that marks what it changes."""
     made = _HANDLES[spec.kind]
-    if made is _Value and spec.value_type is not None and spec.value_type in INT_BOUNDS:
-        made = _Integer
+    if made is _Value and spec.value_type is not None:
+        if spec.value_type in INT_BOUNDS:
+            made = _Integer
+        elif spec.value_type == STRING:
+            made = _Text
     handle: State = made(table, current, spec)
     return handle

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weir.backend.address import split_address
 from weir.backend.base import (
@@ -23,25 +23,24 @@ from weir.backend.base import (
     StateDeclaration,
     Timers,
 )
+from weir.backend.context import BackendContext
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.handles import State
 from weir.backend.rocksdb.catalog import PACKED_FAMILY, Catalog, Described
 from weir.backend.rocksdb.database import Cursor, Database, require_rocksdict
+from weir.backend.rocksdb.expand import with_present_keys
 from weir.backend.rocksdb.full import FrozenState, FullSnapshot
-from weir.backend.rocksdb.keys import Addresses, address_end, group_start
+from weir.backend.rocksdb.keys import KEY_FORMAT, Addresses, address_end, group_start
 from weir.backend.rocksdb.localdir import LocalDirectory, choose_base
 from weir.backend.rocksdb.native import NativeSnapshot, Placed
 from weir.backend.rocksdb.options import RocksDBSettings
 from weir.backend.rocksdb.register import Registration, make_store
 from weir.backend.rocksdb.restore import Filled, fill
 from weir.backend.rocksdb.store import Budget, Sequence, StateFacts, Store, StoreContext
-from weir.backend.rocksdb.sweep import Sweep
-from weir.backend.rocksdb.timer_service import TimerService
+from weir.backend.rocksdb.sweep import DatabaseSweep
+from weir.backend.rocksdb.timer_service import BackendTimers
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
-
-if TYPE_CHECKING:
-    from weir.backend.factory import BackendContext
 
 
 class RocksDBBackend:
@@ -75,7 +74,7 @@ class RocksDBBackend:
         self._compactions = ThreadPoolExecutor(1, "rocksdb-compaction")
         self._compaction: Future[None] | None = None
         # One for all databases: operators hold on to its queues from before a restore.
-        self._timers = TimerService(self._settings, self._types, self.key_groups)
+        self._timers = BackendTimers(self._settings, self._types, self.key_groups)
         self._begin(self._open(), Filled())
 
     def _open(self) -> Database:
@@ -91,13 +90,13 @@ class RocksDBBackend:
         self._newest = -1
         self._stores: dict[str, Store] = {}
         self._handles: dict[str, State] = {}
-        self._sweeps: dict[str, Sweep] = {}
+        self._sweeps: dict[str, DatabaseSweep] = {}
         key_format = GroupFormat.of(None, self._types, None)
         self._addresses = Addresses(key_format.key, key_format.namespace)
         self._sequence = Sequence(filled.sequence)
         self._budget = Budget(self._settings.object_bytes, self._relieve)
         self._context = StoreContext(
-            self._addresses, self.key_groups, self._budget, self._sequence, self.tracked
+            self._addresses, self.key_groups, self._budget, self._sequence, tracked=self.tracked
         )
         self._timers.begin(database, self._sequence, filled)
 
@@ -122,7 +121,7 @@ class RocksDBBackend:
             return self._handles[name]
         registration = Registration(self._database, self._catalog, self.key_groups, self._sequence)
         family = registration.family_of(declaration, group_format)
-        facts = StateFacts(name, declaration.kind, group_format, declaration.cleanup, family)
+        facts = StateFacts(name, declaration.kind, group_format, declaration.cleanup, family=family)
         store, handle = make_store(facts, self._context, self.current, declaration)
         self._stores[name] = store
         self._handles[name] = handle
@@ -156,7 +155,9 @@ class RocksDBBackend:
         # A native snapshot is on its own: it refers to nothing, and nothing refers to it.
         own = kind is SnapshotKind.NATIVE
         known = {} if own else dict(self._known)
-        snapshot = NativeSnapshot(checkpoint_id, directory, known, self._facts(), self._settings)
+        snapshot = NativeSnapshot(
+            checkpoint_id, directory, known, self._facts(), settings=self._settings
+        )
         if not own:
             self._pending[checkpoint_id] = snapshot
         return snapshot.with_timers(self._timers.heap_snapshots(checkpoint_id))
@@ -172,12 +173,14 @@ class RocksDBBackend:
         filters = {name: s.facts.snapshot_filter() for name, s in self._stores.items()}
         timers = self._timers.frozen(checkpoint_id)
         states = self._frozen_states(filters)
-        return FullSnapshot(checkpoint_id, self.key_groups, states, self._frozen_packed(), timers)
+        return FullSnapshot(
+            checkpoint_id, self.key_groups, states, self._frozen_packed(), timers=timers
+        )
 
     def _frozen_states(self, filters: dict[str, Keep | None]) -> list[FrozenState]:
         """Freeze all states that have rows, each with what is to be left out of it."""
         frozen = [
-            FrozenState(f.name, f.kind, f.format, f.family.cursor(), filters.get(f.name))
+            FrozenState(f.name, f.kind, f.format, f.family.cursor(), keep=filters.get(f.name))
             for f in (store.facts for store in self._stores.values())
         ]
         return frozen + [
@@ -201,6 +204,7 @@ class RocksDBBackend:
             "packed": [[s.name, s.kind, s.types] for s in self._catalog.packed.values()],
             "timers": self._timers.facts(),
             "sequence": self._sequence.last,
+            "keys": KEY_FORMAT,
         }
 
     def restore(self, sources: list[RestoreSource]) -> None:
@@ -213,6 +217,7 @@ class RocksDBBackend:
         if self._stores or self._catalog.stored or self._catalog.packed or len(self._timers):
             msg = "a keyed backend is restored once, before any state is registered"
             raise UsageError(msg)
+        sources = with_present_keys(sources, self.key_groups)
         self._close_database()
         try:
             self._opened += 1
@@ -228,7 +233,7 @@ class RocksDBBackend:
         self._database.close()
         shutil.rmtree(self._database.path, ignore_errors=True)
 
-    def begin_part(
+    def begin_stride(
         self,
         keys: Collection[Any],
         groups: Collection[int],
@@ -236,7 +241,7 @@ class RocksDBBackend:
     ) -> None:
         """Nothing is looked up ahead."""
 
-    def end_part(self) -> None:
+    def end_stride(self) -> None:
         """Nothing is written back before the epoch ends."""
 
     def end_epoch(self) -> None:
@@ -261,12 +266,12 @@ class RocksDBBackend:
         sweep = self._sweeps.get(state_name)
         if sweep is None:
             store = self._stores[state_name]
-            sweep = self._sweeps[state_name] = Sweep(
+            sweep = self._sweeps[state_name] = DatabaseSweep(
                 store,
                 self._database,
                 self._addresses,
                 self.key_groups,
-                lambda: self._compact(store),
+                compact=lambda: self._compact(store),
             )
         return sweep.run(keep, limit)
 

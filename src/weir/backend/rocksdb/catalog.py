@@ -20,10 +20,11 @@ from typing import Any
 
 import msgspec
 
-from weir.backend.base import NATIVE_PREFIX, StateKind
+from weir.backend.base import NATIVE_PREFIX
 from weir.backend.group_format import GroupFormat
+from weir.backend.kinds import Shape, StateKind
 from weir.backend.restored import EncodedGroup, RestoredState
-from weir.backend.rocksdb.database import Batch, Cursor, Database
+from weir.backend.rocksdb.database import Cursor, Database, WriteBatch
 from weir.backend.rocksdb.keys import group_start
 from weir.codec import codec_for
 from weir.codec.stamped import stored_type
@@ -56,11 +57,18 @@ class Described:
         return RestoredState(self.name, self.kind, self.types)
 
     def group_format(self) -> GroupFormat:
-        """Return the format of the stored types."""
-        codecs = {part: codec_for(stored_type(found)) for part, found in self.types.items()}
+        """Return the format of the stored types.
+
+        Raises:
+            CorruptStateError: the description of one is missing or none.
+        """
         kind = StateKind[self.kind] if self.kind in StateKind.__members__ else None
+        needed = ["key", "namespace", "value"]
+        if kind is not None and kind.shape is Shape.MAP:
+            needed.append("map_key")
+        codecs = {part: codec_for(stored_type(self.types.get(part))) for part in needed}
         return GroupFormat(
-            kind, codecs["key"], codecs["namespace"], codecs["value"], codecs.get("map_key")
+            kind, codecs["key"], codecs["namespace"], codecs["value"], map_key=codecs.get("map_key")
         )
 
 
@@ -92,7 +100,7 @@ class Catalog:
             raise IncompatibleStateError(msg)
 
 
-def pack(database: Database, batch: Batch, state: RestoredState) -> None:
+def pack(database: Database, batch: WriteBatch, state: RestoredState) -> None:
     """Put the key groups of a state, as they were read, into the database."""
     family = database.family(PACKED_FAMILY)
     name = state.name.encode()

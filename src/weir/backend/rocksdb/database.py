@@ -4,7 +4,7 @@ Opened in raw mode and without a write-ahead log: a database is scratch space th
 made from, never the truth itself. rocksdict holds Python's global lock while it writes and while
 it makes a checkpoint, therefore batches are cut and memory is flushed first, which does not.
 Its snapshots do not apply to iterators; an iterator by itself shows the moment it was made, so
-`Family.cursor` is what a snapshot consists of.
+`ColumnFamily.cursor` is what a snapshot consists of.
 """
 
 from __future__ import annotations
@@ -66,11 +66,10 @@ class Cursor:
         self._rows.status()
 
 
-class Family:
+class ColumnFamily:
     """One column family."""
 
     def __init__(self, name: str, rows: Any, handle: Any) -> None:
-        """Wrap an open column family."""
         self.name = name
         self.handle = handle
         self._rows = rows
@@ -131,7 +130,7 @@ class Database:
         """Return the names of the column families."""
         return list(self._families)
 
-    def family(self, name: str) -> Family:
+    def family(self, name: str) -> ColumnFamily:
         """Return a column family; make it when there is none of that name."""
         found = self._families.get(name)
         if found is None:
@@ -144,13 +143,13 @@ class Database:
         if self._families.pop(name, None) is not None:
             self._db.drop_column_family(name)
 
-    def batch(self) -> Batch:
+    def batch(self) -> WriteBatch:
         """Return an empty batch of changes."""
-        return Batch(self._module, self._write, self._settings.batch_bytes)
+        return WriteBatch(self._module, self._write, self._settings.batch_bytes)
 
-    def _wrap(self, name: str) -> Family:
+    def _wrap(self, name: str) -> ColumnFamily:
         rows = self._db.get_column_family(name)
-        return Family(name, rows, self._db.get_column_family_handle(name))
+        return ColumnFamily(name, rows, self._db.get_column_family_handle(name))
 
     def _write(self, batch: Any) -> None:
         try:
@@ -194,7 +193,7 @@ class Database:
         self._db = None
 
 
-class Batch:
+class WriteBatch:
     """Changes in order; written in pieces, all of them once `finish` has returned."""
 
     def __init__(self, module: Any, write: Any, limit: int) -> None:
@@ -205,12 +204,12 @@ class Batch:
         self._size = 0
         self._batch = module.WriteBatch(raw_mode=True)
 
-    def put(self, family: Family, key: bytes, value: bytes) -> None:
+    def put(self, family: ColumnFamily, key: bytes, value: bytes) -> None:
         """Set the value of a key."""
         self._batch.put(key, value, family.handle)
         self._count(len(key) + len(value))
 
-    def delete(self, family: Family, key: bytes) -> None:
+    def delete(self, family: ColumnFamily, key: bytes) -> None:
         """Remove a key."""
         self._batch.delete(key, family.handle)
         self._count(len(key))

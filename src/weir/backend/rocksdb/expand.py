@@ -13,13 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from weir.backend.base import RestoreSource, SnapshotOutput, StateLayer
-from weir.backend.factory import NoSharedFiles
-from weir.backend.rocksdb.catalog import PACKED_FAMILY, Described
+from weir.backend.context import NoSharedFiles
+from weir.backend.kinds import TIMER_KIND
+from weir.backend.rocksdb.catalog import NATIVE, PACKED_FAMILY, Described
 from weir.backend.rocksdb.database import Database
 from weir.backend.rocksdb.full import FrozenState, FrozenTimers, FullSnapshot
+from weir.backend.rocksdb.keys import KEY_FORMAT, had_other_bytes
 from weir.backend.rocksdb.options import RocksDBSettings
 from weir.backend.rocksdb.restore import Filled, fill, without_native
-from weir.backend.rocksdb.timers import TIMER_KIND, RocksDBTimers
+from weir.backend.rocksdb.timers import RocksDBTimers
+from weir.codec.stamped import stored_type
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotReader, SnapshotWriter
 
@@ -38,6 +41,30 @@ def expand_native(source: RestoreSource, key_groups: KeyGroupRange) -> RestoreSo
     if len(wanted):
         layers += (_expanded(source, wanted),)
     return replace(source, layers=layers, reusable=False)
+
+
+def with_present_keys(
+    sources: list[RestoreSource], key_groups: KeyGroupRange
+) -> list[RestoreSource]:
+    """Return sources in whose databases all keys have the bytes that they would have now.
+
+    Entries that only differ in the class of their keys become one: lists and maps are joined, of
+    single values one is left.
+    """
+    return [
+        expand_native(source, key_groups) if _is_outdated(source) else source for source in sources
+    ]
+
+
+def _is_outdated(source: RestoreSource) -> bool:
+    for entry in (layer.states[NATIVE] for layer in source.layers if NATIVE in layer.states):
+        if entry.get("keys", 1) < KEY_FORMAT:
+            types = [types for _, _, types, _ in entry["stored"]]
+            types += [timers["type"] for timers in entry["timers"].values()]
+            keys = [found[part] for found in types for part in ("key", "map_key") if part in found]
+            if any(had_other_bytes(stored_type(key)) for key in keys):
+                return True
+    return False
 
 
 def _expanded(source: RestoreSource, wanted: KeyGroupRange) -> StateLayer:
@@ -60,7 +87,7 @@ def _frozen(database: Database, filled: Filled, wanted: KeyGroupRange) -> FullSn
     for name, types in filled.timer_types.items():
         stored = RocksDBTimers(name, Described(name, TIMER_KIND, types).group_format(), wanted)
         timers.append(FrozenTimers(stored, database.family(name).cursor()))
-    return FullSnapshot(0, wanted, states, (packed, catalog.packed), timers)
+    return FullSnapshot(0, wanted, states, (packed, catalog.packed), timers=timers)
 
 
 def _written(snapshot: FullSnapshot, name: str) -> StateLayer:

@@ -10,15 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from weir.backend.base import Keep, KeyedPart, SnapshotOutput, StateKind
+from weir.backend.base import Keep, KeyedPart, SnapshotOutput
 from weir.backend.delta import GroupDelta, encode_delta
 from weir.backend.group_format import GroupFormat
-from weir.backend.hashmap.table import kept
+from weir.backend.groups import kept
+from weir.backend.kinds import TIMER_KIND, Shape, StateKind
 from weir.backend.rocksdb.catalog import Described, unpack
 from weir.backend.rocksdb.database import Cursor
 from weir.backend.rocksdb.keys import Addresses, address_end, group_start, key_codec
-from weir.backend.rocksdb.maps import decode_value
-from weir.backend.rocksdb.timers import TIMER_KIND, RocksDBTimers
+from weir.backend.rocksdb.maps import decode_value, map_key_of
+from weir.backend.rocksdb.timers import RocksDBTimers
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotWriter
@@ -64,7 +65,7 @@ class FrozenState:
                 left = {
                     address: value
                     for address, stored in entries.items()
-                    if (value := kept(self.kind, stored, self.keep)) is not None
+                    if (value := kept(self.kind.shape, stored, self.keep)) is not None
                 }
             if left:
                 yield left
@@ -93,14 +94,15 @@ class FrozenState:
         def add_chunk(entries: dict[Any, Any], address: Any, _: bytes, data: bytes) -> None:
             entries.setdefault(address, []).extend(value.decode_many(data))
 
-        if self.kind is StateKind.LIST:
+        if self.kind.shape is Shape.LIST:
             return add_chunk
         if map_key is None:
             return add_value
-        decode_key = key_codec(map_key).decode
+        keys = key_codec(map_key)
 
         def add_entry(entries: dict[Any, Any], address: Any, rest: bytes, data: bytes) -> None:
-            entries.setdefault(address, {})[decode_key(rest)] = decode_value(value, data)
+            key = map_key_of(keys, rest, data)
+            entries.setdefault(address, {})[key] = decode_value(value, data)
 
         return add_entry
 

@@ -7,12 +7,15 @@ A database key begins with the address::
     namespace   0, or 1 and 4 bytes of length and the encoded namespace
 
 so that a key group is one range and no address is the prefix of another. What follows depends on
-the kind of state. Invariant: keys that are equal are the same bytes. Keys of declared types are
-encoded by their codec. Undeclared keys have an encoding of their own, because equal objects may
-pickle differently: integers by value (True, 1.0 and Decimal(1) are stored as 1; a fraction is one
-key as a float and another as a Decimal), texts, bytes, None, tuples and frozen sets member by
-member; objects of other classes are pickled without memory of what occurred before, so two of them
-are the same key when their fields are.
+the kind of state. Invariant: keys that are equal are the same bytes, whatever their classes, and so
+are all NaNs. Undeclared keys are encoded as what `weir.keys.plain` makes of them: integers by
+value, other numbers as a double if it is exact, else in decimal; texts, bytes, None, tuples and
+frozen sets member by member; objects of other classes are pickled without memory of what occurred
+before, so two of them are the same key when their fields are. Keys of declared types are encoded by
+their codec, numbers without a sign of zero and without trailing zeros.
+
+Bytes alone give the plain key back. Where a program sees a key again, in maps and timers, the
+`original` is kept beside a key that is not plain.
 """
 
 from __future__ import annotations
@@ -21,19 +24,27 @@ import decimal
 import io
 import pickle
 import struct
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from weir.backend.address import address_of, split_address
 from weir.backend.base import VOID
 from weir.codec import Codec, pickled
-from weir.common.typeinfo import PickledBytesTypeInfo
+from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
+from weir.common.types import row_class
 from weir.errors import CorruptStateError, UsageError
+from weir.keys import NAN, one_nan, plain, stripped
 
 GROUP_BYTES = 2
 _HEAD = struct.Struct(">HI")
 _LENGTH = struct.Struct(">I")
 _DOUBLE = struct.Struct(">d")
-_LONG_INTEGER = 1000
+_NAN = float("nan")
+_OFTEN = frozenset({str, int, bytes, type(None)})
+_CHANGED_KINDS = frozenset({"PICKLED_BYTE_ARRAY", "DOUBLE", "FLOAT", "BIG_DEC"})
+KEY_FORMAT = 2
+"""Of the bytes of keys in a database, as its checkpoints say. In those of 1, which do not say it,
+equal keys of different classes may have different bytes."""
 
 
 class KeyCodec(Protocol):
@@ -45,25 +56,39 @@ class KeyCodec(Protocol):
     def decode(self, data: bytes) -> Any:
         """Return the key."""
 
+    def original(self, value: Any) -> bytes | None:
+        """Return what to keep beside the bytes of a key, for `read_original`; None for nothing."""
+
 
 class TypedKeys:
     """Keys of a declared type."""
 
     def __init__(self, codec: Codec) -> None:
-        """Use the codec of the declared type."""
         self._codec = codec
-        self.decode = codec.decode
+        self._check = codec.type_info.check
+        self._tidy = _tidy(codec.type_info)
 
     def encode(self, value: Any) -> bytes:
         """Return the bytes of a key."""
-        if value.__class__ is float and value == 0:
-            value = 0.0  # also for -0.0
         try:
-            return self._codec.encode(value)
+            return self._encode(value)
         except UsageError:
-            if value.__class__ in (bool, float) and value == int(value):
-                return self._codec.encode(int(value))
-            raise
+            equal = plain(value)
+            if equal is value:
+                raise
+        return self._encode(equal)
+
+    def _encode(self, value: Any) -> bytes:
+        return self._codec.encode(value if self._tidy is None else self._tidy(self._check(value)))
+
+    def decode(self, data: bytes) -> Any:
+        """Return the key."""
+        key = self._codec.decode(data)
+        return key if self._tidy is None else one_nan(key)
+
+    def original(self, value: Any) -> bytes | None:
+        """Return nothing: the type says what a key is."""
+        return None
 
 
 class AnyKeys:
@@ -74,7 +99,7 @@ class AnyKeys:
         return _encode_any(value)
 
     def decode(self, data: bytes) -> Any:
-        """Return the key; runs code when it was an object.
+        """Return the plain key; runs code when it was an object.
 
         Raises:
             CorruptStateError: the bytes are not a key.
@@ -85,17 +110,70 @@ class AnyKeys:
             msg = f"{len(data)} bytes in a database are not a key: {e}"
             raise CorruptStateError(msg) from e
 
+    def original(self, value: Any) -> bytes | None:
+        """Return the pickle of a key that `decode` would give back as one of another class."""
+        if value.__class__ in _OFTEN or plain(value) is value:
+            return None
+        return pickled.dumps(value)
+
+
+def read_original(data: bytes) -> Any:
+    """Return the key in what `original` returned; runs code."""
+    return one_nan(pickled.loads(data))
+
 
 def key_codec(codec: Codec) -> KeyCodec:
     """Return how keys of a codec's type become parts of database keys."""
-    return AnyKeys() if isinstance(codec.type_info, PickledBytesTypeInfo) else TypedKeys(codec)
+    return TypedKeys(codec) if codec.safe else AnyKeys()
+
+
+def had_other_bytes(type_info: TypeInformation) -> bool:
+    """Tell whether keys of a type may have other bytes in databases before `KEY_FORMAT`."""
+    fields: list[TypeInformation] = getattr(type_info, "get_field_types", list)()
+    return type_info.kind in _CHANGED_KINDS or any(map(had_other_bytes, fields))
+
+
+def _tidy(type_info: TypeInformation) -> Callable[[Any], Any] | None:
+    """Return what makes equal values of a type the same value, None where they are."""
+    if type_info.kind in ("DOUBLE", "FLOAT"):
+        return _tidy_float
+    if type_info.kind == "BIG_DEC":
+        return _tidy_decimal
+    if not isinstance(type_info, (TupleTypeInfo, RowTypeInfo)):
+        return None
+    steps = [_tidy(field) or _as_it_is for field in type_info.get_field_types()]
+    if all(step is _as_it_is for step in steps):
+        return None
+    made = row_class(type_info.field_names)._of if isinstance(type_info, RowTypeInfo) else tuple
+
+    def tidy(value: Any) -> Any:
+        if value is None:
+            return None
+        return made(tuple([step(field) for step, field in zip(steps, value, strict=True)]))
+
+    return tidy
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _tidy_float(value: Any) -> Any:
+    if value is None:
+        return None
+    return value + 0.0 if value == value else _NAN  # -0.0 becomes 0.0
+
+
+def _tidy_decimal(value: Any) -> Any:
+    if value is None or not value.is_finite():
+        return decimal.Decimal("NaN") if value is not None and value.is_nan() else value
+    return stripped(value)
 
 
 class Addresses:
     """Addresses of one backend to the beginnings of database keys and back."""
 
     def __init__(self, key: Codec, namespace: Codec) -> None:
-        """Encode keys and namespaces by the codecs of their types."""
         self._key = key_codec(key)
         self._namespace = key_codec(namespace)
         self._last: tuple[bytes, Any] = (b"", None)
@@ -110,6 +188,17 @@ class Addresses:
         return b"".join(
             (_HEAD.pack(group, len(data)), data, b"\1", _LENGTH.pack(len(space)), space)
         )
+
+    def original(self, address: Any) -> bytes:
+        """Return what to keep beside the bytes of an address; often that is nothing."""
+        return self._key.original(split_address(address)[0]) or b""
+
+    def decode_original(self, prefix: bytes, original: bytes) -> Any:
+        """Return the address that `encode` and `original` were given, with the same key."""
+        address = self.decode(prefix)
+        if not original:
+            return address
+        return address_of(read_original(original), split_address(address)[1])
 
     def decode(self, prefix: bytes) -> Any:
         """Return the address that `encode` was given, apart from its key group."""
@@ -148,36 +237,33 @@ def _encode_any(value: Any) -> bytes:
     cls = value.__class__
     if cls is str:
         return b"s" + str(value).encode("utf-8", "surrogatepass")
-    if cls is int or cls is bool:
-        return _encode_int(int(value))
-    if cls is float:
-        return _encode_int(int(value)) if value.is_integer() else b"f" + _DOUBLE.pack(value)
+    if cls is tuple:
+        return b"t" + _join(map(_encode_any, value))
+    return _encode_plain(plain(value))
+
+
+def _encode_plain(value: Any) -> bytes:
+    cls = value.__class__
+    if cls is int:
+        return b"i" + int(value).to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+    if cls is float or value is NAN:
+        return b"f" + _DOUBLE.pack(value)
     if cls is bytes:
         return b"b" + bytes(value)
     if value is None:
         return b"n"
-    if cls is tuple:
-        return b"t" + _join(map(_encode_any, value))
+    if cls is str or cls is tuple:
+        return _encode_any(value)
     if cls is frozenset:
         return b"z" + _join(sorted(map(_encode_any, value)))
-    if cls is decimal.Decimal and value.is_finite():
+    if cls is decimal.Decimal:
         return _encode_decimal(value)
     return b"p" + _pickle(value)
 
 
-def _encode_int(value: int) -> bytes:
-    return b"i" + value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
-
-
 def _encode_decimal(value: decimal.Decimal) -> bytes:
     sign, digits, exponent = value.as_tuple()
-    text = "".join(map(str, digits)).rstrip("0")
-    if not text:
-        return _encode_int(0)
-    power = int(exponent) + len(digits) - len(text)
-    if 0 <= power < _LONG_INTEGER:
-        return _encode_int(int(value))
-    return f"d{'-' * sign}{text}E{power}".encode()
+    return f"d{'-' * sign}{''.join(map(str, digits))}E{exponent}".encode()
 
 
 def _join(parts: Any) -> bytes:
@@ -204,7 +290,7 @@ def _decode_any(data: bytes) -> Any:
     if tag == b"i":
         return int.from_bytes(rest, "big", signed=True)
     if tag == b"f":
-        return _DOUBLE.unpack(rest)[0]
+        return one_nan(_DOUBLE.unpack(rest)[0])
     if tag == b"b":
         return rest
     if tag == b"n":
@@ -216,7 +302,7 @@ def _decode_any(data: bytes) -> Any:
     if tag == b"d":
         return decimal.Decimal(rest.decode())
     if tag == b"p":
-        return pickled.loads(rest)
+        return one_nan(pickled.loads(rest))
     msg = f"unknown mark {tag!r}"
     raise LookupError(msg)
 

@@ -14,10 +14,11 @@ from weir.backend.address import address_of
 from weir.backend.admission import admission, admit_elements
 from weir.backend.base import CurrentKey, Keep, StateDeclaration
 from weir.backend.delta import GroupDelta
+from weir.backend.groups import owned_groups
 from weir.backend.handles import ListState
-from weir.backend.rocksdb.database import Batch, Row
+from weir.backend.rocksdb.database import Row, WriteBatch
 from weir.backend.rocksdb.keys import after
-from weir.backend.rocksdb.store import StateFacts, StoreContext, may_change, owned_groups
+from weir.backend.rocksdb.store import StateFacts, StoreContext, may_change
 
 _MANY_CHUNKS = 64
 
@@ -54,7 +55,6 @@ class ListStore:
     """All lists of one state."""
 
     def __init__(self, facts: StateFacts, context: StoreContext, value_type: Any) -> None:
-        """Begin with an empty cache."""
         self.facts = facts
         self._context = context
         self.mutable = may_change(value_type)
@@ -118,7 +118,7 @@ class ListStore:
             self._dirty[group, address] = entry
         self._context.budget.charge(4 * size)
 
-    def flush(self, batch: Batch) -> None:
+    def flush(self, batch: WriteBatch) -> None:
         """Write what changed, also elements that were handed out and changed in place."""
         for (group, address), entry in self._dirty.items():
             prefix = self._context.addresses.encode(group, address)
@@ -143,7 +143,7 @@ class ListStore:
         elif known is not None:
             known.append(tail)
 
-    def _delete(self, batch: Batch, entry: _Entry, prefix: bytes) -> None:
+    def _delete(self, batch: WriteBatch, entry: _Entry, prefix: bytes) -> None:
         family = self.facts.family
         if entry.chunks is None:
             keys = list(family.cursor().keys(prefix, after(prefix)))
@@ -153,7 +153,7 @@ class ListStore:
             batch.delete(family, key)
         entry.chunks, entry.elements, entry.replaced = [], [], False
 
-    def _rewrite(self, batch: Batch, entry: _Entry) -> bool:
+    def _rewrite(self, batch: WriteBatch, entry: _Entry) -> bool:
         """Write the chunks that changed in place; tell whether there were any."""
         at, elements, changed = 0, entry.elements or [], False
         for chunk in entry.chunks or []:
@@ -166,7 +166,7 @@ class ListStore:
         entry.shown = False
         return changed
 
-    def _append(self, batch: Batch, entry: _Entry, prefix: bytes) -> bytes:
+    def _append(self, batch: WriteBatch, entry: _Entry, prefix: bytes) -> bytes:
         key = prefix + self._context.sequence.next().to_bytes(8, "big")
         data = self.facts.format.value.encode_many(entry.tail)
         batch.put(self.facts.family, key, data)
@@ -192,7 +192,7 @@ class ListStore:
         """Tell whether the database has all there is of an address."""
         return (group, address) not in self._dirty
 
-    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> list[bytes]:
+    def filter(self, batch: WriteBatch, rows: list[Row], keep: Keep) -> list[bytes]:
         """Remove the elements that are not kept."""
         codec, family = self.facts.format.value, self.facts.family
         hit: list[bytes] = []
@@ -245,7 +245,6 @@ class RocksDBListState(ListState[Any]):
     __slots__ = ("_admit", "_current", "_name", "_store")
 
     def __init__(self, store: ListStore, current: CurrentKey, spec: StateDeclaration) -> None:
-        """Bind the handle to its store and to the backend's current key."""
         self._store = store
         self._current = current
         self._name = spec.name

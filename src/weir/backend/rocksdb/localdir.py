@@ -2,8 +2,9 @@
 
 A directory `weir-rocksdb-<pid>-<name>-<random>` belongs to the process that holds the lock on the
 file beside it with `.lock` appended. The system drops the lock however the process ends, so a
-directory whose lock can be taken is nobody's; whoever comes by removes it. The lock is taken before
-the directory is made and given up after it is removed.
+directory whose lock can be taken is nobody's; the next process of the same user removes it. The
+lock is taken before the directory is made and given up after it is removed. What belongs to other
+users is not touched.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ log = logging.getLogger("weir.backend")
 _PREFIX = "weir-rocksdb-"
 _LOCK = ".lock"
 _TRIES = 5
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _turns = itertools.count()
 
 
@@ -70,7 +72,7 @@ def _lock_file(directory: Path) -> Path:
 def _locked(directory: Path) -> int:
     """Take the lock of a directory that does not exist yet."""
     while True:
-        descriptor = os.open(_lock_file(directory), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(_lock_file(directory), _FLAGS | os.O_CREAT, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _lock_file(directory).exists():
             return descriptor
@@ -82,12 +84,16 @@ def remove_leftovers(base: Path) -> list[str]:
     removed = []
     for lock in _locks(base):
         try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(lock, _FLAGS)
         except OSError:
             continue
         try:
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                continue
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             directory = lock.with_name(lock.name.removesuffix(_LOCK))
+            if os.path.lexists(directory) and directory.lstat().st_uid != os.geteuid():
+                continue
             shutil.rmtree(directory, ignore_errors=True)
             if not directory.exists():
                 lock.unlink(missing_ok=True)

@@ -1,43 +1,61 @@
 """Map state: a row per map entry, so that one entry of a big map is read without the others.
 
 A database key is the address and the encoded map key. The value begins with a byte: 0 for None, 1
-before the encoded value.
+before the encoded value, 2 before what is kept beside the map key (4 bytes of length, and that),
+which one of the others follows.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from weir.backend.address import address_of
-from weir.backend.admission import admission
+from weir.backend.admission import MapKeys, admission
 from weir.backend.base import CurrentKey, Keep, StateDeclaration
 from weir.backend.delta import GroupDelta
+from weir.backend.groups import owned_groups
 from weir.backend.handles import MapState
-from weir.backend.rocksdb.database import Batch, Row
-from weir.backend.rocksdb.keys import address_end, after, key_codec
+from weir.backend.rocksdb.database import Row, WriteBatch
+from weir.backend.rocksdb.keys import KeyCodec, address_end, after, key_codec, read_original
 from weir.backend.rocksdb.store import (
     ABSENT,
     StateFacts,
     StoreContext,
     is_fixed,
     may_change,
-    owned_groups,
 )
 from weir.codec import Codec
 from weir.errors import UsageError
 
 NULL = b"\0"
+_KEYED = b"\2"
+_LENGTH = struct.Struct(">I")
 
 
-def encode_value(codec: Codec, value: Any) -> bytes:
-    """Return the bytes of a map value."""
-    return NULL if value is None else b"\1" + codec.encode(value)
+def encode_value(codec: Codec, value: Any, original: bytes | None = None) -> bytes:
+    """Return the bytes of a map value, with what is to be kept beside its map key."""
+    data = NULL if value is None else b"\1" + codec.encode(value)
+    return data if original is None else _KEYED + _LENGTH.pack(len(original)) + original + data
 
 
 def decode_value(codec: Codec, data: bytes) -> Any:
     """Return a map value."""
+    if data[:1] == _KEYED:
+        data = data[5 + _LENGTH.unpack_from(data, 1)[0] :]
     return None if data == NULL else codec.decode(data[1:])
+
+
+def original_of(data: bytes) -> bytes | None:
+    """Return what is kept beside the map key of a map value."""
+    return data[5 : 5 + _LENGTH.unpack_from(data, 1)[0]] if data[:1] == _KEYED else None
+
+
+def map_key_of(keys: KeyCodec, row: bytes, data: bytes) -> Any:
+    """Return the map key of a row, as it was put, from the end of its key and its value."""
+    original = original_of(data)
+    return keys.decode(row) if original is None else read_original(original)
 
 
 class _Entry:
@@ -71,7 +89,6 @@ class MapStore:
     """All maps of one state."""
 
     def __init__(self, facts: StateFacts, context: StoreContext, value_type: Any) -> None:
-        """Begin with an empty cache."""
         map_key = facts.format.map_key
         if map_key is None:
             msg = f"state {facts.name!r} is kept as a map, but its format has no map keys"
@@ -159,18 +176,18 @@ class MapStore:
 
     def _complete(self, entry: _Entry, group: int, address: Any) -> None:
         prefix = self._context.addresses.encode(group, address)
-        decode, size = self._map_key.decode, 0
+        size = 0
         for row, data in self.facts.family.cursor().scan(prefix, after(prefix)):
-            key = decode(row[len(prefix) :])
+            key = map_key_of(self._map_key, row[len(prefix) :], data)
             if key not in entry.known:
                 entry.known[key] = decode_value(self._value, data)
                 size += 4 * len(data) + 200
         entry.complete = True
         self._context.budget.charge(size)
 
-    def flush(self, batch: Batch) -> None:
+    def flush(self, batch: WriteBatch) -> None:
         """Write what changed, also values that were handed out and changed in place."""
-        family, codec = self.facts.family, self._value
+        family = self.facts.family
         for (group, address), entry in self._dirty.items():
             prefix = self._context.addresses.encode(group, address)
             if self._touched is not None and (entry.cleared or entry.changed):
@@ -188,11 +205,14 @@ class MapStore:
                 if value is ABSENT:
                     batch.delete(family, row)
                 else:
-                    data = encode_value(codec, value)
+                    data = self._data(key, value)
                     self._size = 4 * len(data)
                     batch.put(family, row, data)
             entry.changed.clear()
         self._dirty.clear()
+
+    def _data(self, key: Any, value: Any) -> bytes:
+        return encode_value(self._value, value, self._map_key.original(key))
 
     def _touch(
         self, group: int, address: Any, keys: Iterable[Any], *, cleared: bool = False
@@ -205,14 +225,14 @@ class MapStore:
             touched.keys.clear()
         touched.keys.update(keys)
 
-    def _flush_shown(self, batch: Batch, entry: _Entry, prefix: bytes) -> list[Any]:
+    def _flush_shown(self, batch: WriteBatch, entry: _Entry, prefix: bytes) -> list[Any]:
         """Write the values that changed in place; return their map keys."""
         changed = []
         keys = list(entry.shown - entry.changed)
         entry.shown.clear()
         rows = [prefix + self._map_key.encode(key) for key in keys]
         for key, row, old in zip(keys, rows, self.facts.family.get_many(rows), strict=True):
-            data = encode_value(self._value, entry.known[key])
+            data = self._data(key, entry.known[key])
             if data != old:
                 batch.put(self.facts.family, row, data)
                 changed.append(key)
@@ -233,7 +253,7 @@ class MapStore:
         """Tell whether the database has all there is of an address."""
         return (group, address) not in self._dirty
 
-    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> list[bytes]:
+    def filter(self, batch: WriteBatch, rows: list[Row], keep: Keep) -> list[bytes]:
         """Remove the map entries whose values are not kept."""
         removed = [row for row, data in rows if not keep(decode_value(self._value, data))]
         for row in removed:
@@ -278,14 +298,14 @@ class MapStore:
 class RocksDBMapState(MapState[Any, Any]):
     """A map per key."""
 
-    __slots__ = ("_admit", "_admit_key", "_current", "_store")
+    __slots__ = ("_admit", "_admit_key", "_current", "_find_key", "_store", "_usual")
 
     def __init__(self, store: MapStore, current: CurrentKey, spec: StateDeclaration) -> None:
-        """Bind the handle to its store and to the backend's current key."""
         self._store = store
         self._current = current
         self._admit = admission(spec.name, spec.value_type)
-        self._admit_key = admission(spec.name, spec.key_type)
+        keys = MapKeys(spec.name, spec.key_type)
+        self._admit_key, self._find_key, self._usual = keys.admit, keys.find, keys.usual
 
     def _at(self) -> tuple[int, Any]:
         c = self._current
@@ -293,6 +313,8 @@ class RocksDBMapState(MapState[Any, Any]):
 
     def get(self, key: Any) -> Any:
         """Return the value under a map key, None when there is none."""
+        if key.__class__ not in self._usual:
+            key = self._find_key(key)
         value = self._store.get(*self._at(), key)
         return None if value is ABSENT else value
 
@@ -309,12 +331,15 @@ class RocksDBMapState(MapState[Any, Any]):
 
     def remove(self, key: Any) -> None:
         """Remove a map key; nothing happens when it is absent."""
+        key = self._find_key(key)
         group, address = self._at()
         if self._store.get(group, address, key) is not ABSENT:
             self._store.put(group, address, {key: ABSENT})
 
     def contains(self, key: Any) -> bool:
         """Tell whether a map key is present, also with a None value."""
+        if key.__class__ not in self._usual:
+            key = self._find_key(key)
         return self._store.get(*self._at(), key) is not ABSENT
 
     def items(self) -> list[tuple[Any, Any]]:

@@ -10,15 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weir.backend.base import CurrentKey, StateDeclaration, StateKind
+from weir.backend.base import CurrentKey, StateDeclaration
 from weir.backend.group_format import GroupFormat
 from weir.backend.handles import State
-from weir.backend.hashmap.states import handle_for
+from weir.backend.kinds import Shape
+from weir.backend.object_handles import handle_for
 from weir.backend.rocksdb.catalog import PACKED_FAMILY, Catalog, Described, unpack_state
-from weir.backend.rocksdb.database import Batch, Database, Family
+from weir.backend.rocksdb.database import ColumnFamily, Database, WriteBatch
 from weir.backend.rocksdb.keys import Addresses, key_codec
 from weir.backend.rocksdb.lists import ListStore, RocksDBListState
-from weir.backend.rocksdb.maps import MapStore, RocksDBMapState, decode_value, encode_value
+from weir.backend.rocksdb.maps import (
+    MapStore,
+    RocksDBMapState,
+    decode_value,
+    encode_value,
+    original_of,
+)
 from weir.backend.rocksdb.store import Sequence, StateFacts, Store, StoreContext
 from weir.backend.rocksdb.values import ValueStore
 from weir.keygroup import KeyGroupRange
@@ -30,14 +37,15 @@ def make_store(
     facts: StateFacts, context: StoreContext, current: CurrentKey, spec: StateDeclaration
 ) -> tuple[Store, State]:
     """Return the cache of a state and its handle."""
-    if spec.kind is StateKind.LIST:
+    shape = spec.kind.shape
+    if shape is Shape.LIST:
         lists = ListStore(facts, context, spec.value_type)
         return lists, RocksDBListState(lists, current, spec)
-    if spec.kind is StateKind.MAP:
+    if shape is Shape.MAP:
         maps = MapStore(facts, context, spec.value_type)
         return maps, RocksDBMapState(maps, current, spec)
     values = ValueStore(facts, context, spec.value_type)
-    return values, handle_for(values, current, spec)  # type: ignore[arg-type]
+    return values, handle_for(values, current, spec)
 
 
 class Registration:
@@ -46,13 +54,12 @@ class Registration:
     def __init__(
         self, database: Database, catalog: Catalog, key_groups: KeyGroupRange, sequence: Sequence
     ) -> None:
-        """Look for restored states in a catalog."""
         self._database = database
         self._catalog = catalog
         self._key_groups = key_groups
         self._sequence = sequence
 
-    def family_of(self, spec: StateDeclaration, declared: GroupFormat) -> Family:
+    def family_of(self, spec: StateDeclaration, declared: GroupFormat) -> ColumnFamily:
         """Return the column family of a state, with what was restored in the declared types.
 
         Raises:
@@ -86,7 +93,7 @@ class Registration:
         return f"{_FAMILY}{number}.{name}"
 
     def _fill(
-        self, family: Family, state: Described, reader: GroupFormat, declared: GroupFormat
+        self, family: ColumnFamily, state: Described, reader: GroupFormat, declared: GroupFormat
     ) -> None:
         batch = self._database.batch()
         if state.is_stored:
@@ -94,13 +101,13 @@ class Registration:
             for key, data in self._database.family(state.family).cursor().scan(b""):
                 batch.put(family, key, change(data))
         else:
-            self._unpack(batch, family, state, reader, declared)
+            self._unpack(batch, family, state, reader, declared=declared)
         batch.finish()
 
     def _unpack(
         self,
-        batch: Batch,
-        family: Family,
+        batch: WriteBatch,
+        family: ColumnFamily,
         state: Described,
         reader: GroupFormat,
         declared: GroupFormat,
@@ -116,7 +123,7 @@ class Registration:
                 for address, value in found.entries(group, reader).items():
                     write(addresses.encode(group, address), value)
 
-    def _forget(self, name: str, family: Family) -> None:
+    def _forget(self, name: str, family: ColumnFamily) -> None:
         """Remove what was restored, now that it is in the state's own column family."""
         stored = self._catalog.stored.pop(name, None)
         if stored is not None and stored.family != family.name:
@@ -138,15 +145,15 @@ class Registration:
 def _migrated(reader: GroupFormat, declared: GroupFormat) -> Callable[[bytes], bytes]:
     """Return how the bytes of a row change."""
     old, new = reader.value, declared.value
-    if declared.kind is StateKind.LIST:
+    if declared.shape is Shape.LIST:
         return lambda data: new.encode_many(old.decode_many(data))
-    if declared.kind is StateKind.MAP:
-        return lambda data: encode_value(new, decode_value(old, data))
+    if declared.shape is Shape.MAP:
+        return lambda data: encode_value(new, decode_value(old, data), original_of(data))
     return lambda data: new.encode(old.decode(data))
 
 
 def _entry_writer(
-    batch: Batch, family: Family, declared: GroupFormat, sequence: Sequence
+    batch: WriteBatch, family: ColumnFamily, declared: GroupFormat, sequence: Sequence
 ) -> Callable[[bytes, Any], None]:
     """Return how an entry becomes rows."""
     value = declared.value
@@ -157,7 +164,7 @@ def _entry_writer(
     def write_list(prefix: bytes, stored: list[Any]) -> None:
         batch.put(family, prefix + sequence.next().to_bytes(8, "big"), value.encode_many(stored))
 
-    if declared.kind is StateKind.LIST:
+    if declared.shape is Shape.LIST:
         return write_list
     if declared.map_key is None:
         return write_value
@@ -165,6 +172,7 @@ def _entry_writer(
 
     def write_map(prefix: bytes, stored: dict[Any, Any]) -> None:
         for key, entry in stored.items():
-            batch.put(family, prefix + map_key.encode(key), encode_value(value, entry))
+            data = encode_value(value, entry, map_key.original(key))
+            batch.put(family, prefix + map_key.encode(key), data)
 
     return write_map

@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
+
+import msgspec
 
 from weir.backend.base import RestoreFiles, RestoreSource, StateLayer
 from weir.backend.restored import read_states
@@ -26,6 +28,28 @@ from weir.keygroup import KeyGroupRange
 from weir.snapshot import FileHandle, SnapshotReader
 
 _CHUNK = 1 << 20
+_Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_FileName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+_Handle = tuple[str, _Number, _Number, bytes | None]
+
+
+class _Timers(TypedDict):
+    type: dict[str, dict[str, Any]]
+    counts: list[tuple[_Number, _Number]]
+
+
+class _Entry(TypedDict):
+    """What describes a database in a checkpoint; see `weir.backend.rocksdb.native`."""
+
+    tables: list[tuple[_FileName, _Handle, _Number, _Number]]
+    files: list[tuple[_FileName, _Number, _Number, _Number]]
+    stored: list[tuple[str, str, dict[str, dict[str, Any]], str]]
+    packed: list[tuple[str, str, dict[str, dict[str, Any]]]]
+    timers: dict[str, _Timers]
+    sequence: _Number
+
+
+_decode_entry = msgspec.msgpack.Decoder(_Entry).decode
 
 
 @dataclass(frozen=True)
@@ -116,9 +140,19 @@ def _native_part(
     if source.files is None:
         msg = f"{layer.reader.name!r} refers to files of a database, and there is no way to them"
         raise CorruptStateError(msg)
+    try:
+        described: Any = _decode_entry(msgspec.msgpack.encode(entry))
+    except msgspec.MsgspecError as error:
+        msg = f"{layer.reader.name!r} is damaged: its database is not in the known form ({error})"
+        raise CorruptStateError(msg) from error
     wanted = source.key_groups.intersect(key_groups).intersect(source.stored)
     return NativePart(
-        dict(entry), layer.reader, source.files, wanted, source.stored, source.reusable
+        described,
+        layer.reader,
+        source.files,
+        wanted,
+        stored=source.stored,
+        reusable=source.reusable,
     )
 
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from weir.backend.admission import holds_only_immutable
-from weir.backend.base import Keep, StateCleanup, StateKind
+from weir.backend.base import Keep, StateCleanup
 from weir.backend.delta import GroupDelta
 from weir.backend.group_format import GroupFormat
 from weir.backend.isolation import IMMUTABLE
-from weir.backend.rocksdb.database import Batch, Family, Row
+from weir.backend.kinds import StateKind
+from weir.backend.rocksdb.database import ColumnFamily, Row, WriteBatch
 from weir.backend.rocksdb.keys import Addresses
-from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 
 ABSENT: Final = object()
@@ -55,7 +55,6 @@ class Sequence:
     __slots__ = ("last",)
 
     def __init__(self, last: int = 0) -> None:
-        """Go on after a number."""
         self.last = last
 
     def next(self) -> int:
@@ -72,7 +71,7 @@ class StateFacts:
     kind: StateKind
     format: GroupFormat
     cleanup: StateCleanup | None
-    family: Family
+    family: ColumnFamily
 
     def snapshot_filter(self) -> Keep | None:
         """Return what full snapshots taken now leave out, None for nothing."""
@@ -99,7 +98,7 @@ class Store(Protocol):
     mutable: bool
     """Whether values may change in place."""
 
-    def flush(self, batch: Batch) -> None:
+    def flush(self, batch: WriteBatch) -> None:
         """Write what changed, also values that were handed out and changed in place."""
 
     def forget(self, keep: Iterable[tuple[int, Any]] = ()) -> None:
@@ -108,7 +107,7 @@ class Store(Protocol):
     def is_settled(self, group: int, address: Any) -> bool:
         """Tell whether the database has all there is of an address."""
 
-    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> list[bytes]:
+    def filter(self, batch: WriteBatch, rows: list[Row], keep: Keep) -> list[bytes]:
         """Remove what is not kept from the rows of one address; return the keys of those hit."""
 
     def discard(self, group: int, address: Any, hit: list[bytes]) -> None:
@@ -119,22 +118,6 @@ class Store(Protocol):
 
         The values may be objects of the cache.
         """
-
-
-class Foreign(dict[Any, Any]):
-    """Stands for the key groups that belong to other subtasks."""
-
-    def _refuse(self, *_: Any) -> Any:
-        msg = "the current key's key group is not owned by this subtask"
-        raise UsageError(msg)
-
-    get = __getitem__ = __setitem__ = __contains__ = pop = _refuse
-
-
-def owned_groups(key_groups: KeyGroupRange, make: Callable[[int], Any]) -> list[Any]:
-    """Return a list by key group, with a refusal below the first one."""
-    foreign = Foreign()
-    return [foreign] * key_groups.start + [make(group) for group in key_groups]
 
 
 def may_change(value_type: Any) -> bool:

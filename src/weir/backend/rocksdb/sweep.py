@@ -11,13 +11,13 @@ from collections.abc import Callable
 from itertools import groupby
 
 from weir.backend.base import Keep
-from weir.backend.rocksdb.database import Batch, Database, Row
+from weir.backend.rocksdb.database import Database, Row, WriteBatch
 from weir.backend.rocksdb.keys import GROUP_BYTES, Addresses, address_end, after, group_start
 from weir.backend.rocksdb.store import Store
 from weir.keygroup import KeyGroupRange
 
 
-class Sweep:
+class DatabaseSweep:
     """One place in a state that goes round and round."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Sweep:
         batch.finish()
         return looked
 
-    def _look(self, prefix: bytes, rows: list[Row], keep: Keep, batch: Batch) -> None:
+    def _look(self, prefix: bytes, rows: list[Row], keep: Keep, batch: WriteBatch) -> None:
         address = self._addresses.decode(prefix)
         group = int.from_bytes(prefix[:GROUP_BYTES], "big")
         if not self._store.is_settled(group, address):

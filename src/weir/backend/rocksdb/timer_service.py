@@ -10,13 +10,14 @@ from typing import Any
 from weir.backend.address import split_address
 from weir.backend.base import RestoreSource
 from weir.backend.group_format import AddressTypes, GroupFormat
+from weir.backend.kinds import TIMER_KIND
 from weir.backend.restored import RestoredState, read_states
-from weir.backend.rocksdb.database import Batch, Database
+from weir.backend.rocksdb.database import Database, WriteBatch
 from weir.backend.rocksdb.full import FrozenTimers
 from weir.backend.rocksdb.options import RocksDBSettings
 from weir.backend.rocksdb.restore import Filled, without_native
 from weir.backend.rocksdb.store import Sequence
-from weir.backend.rocksdb.timers import TIMER_KIND, RocksDBTimers
+from weir.backend.rocksdb.timers import RocksDBTimers
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue
 from weir.common.typeinfo import Types
 from weir.config.backend import ROCKSDB_TIMER_CACHE
@@ -25,13 +26,12 @@ from weir.keygroup import KeyGroupRange
 _NAMES = (EVENT_TIMERS, PROCESSING_TIMERS)
 
 
-class TimerService:
+class BackendTimers:
     """Event-time and processing-time timers of one backend."""
 
     def __init__(
         self, settings: RocksDBSettings, types: AddressTypes, key_groups: KeyGroupRange
     ) -> None:
-        """Make empty queues."""
         self._key_groups = key_groups
         self._format = GroupFormat.of(None, types, Types.LONG())
         cache = int(settings.get(ROCKSDB_TIMER_CACHE))
@@ -94,7 +94,7 @@ class TimerService:
         """Count all timers."""
         return sum(len(self.queue(name)) for name in _NAMES)
 
-    def flush(self, batch: Batch) -> None:
+    def flush(self, batch: WriteBatch) -> None:
         """Write what changed."""
         if not self._heap:
             for rows in self._rows.values():

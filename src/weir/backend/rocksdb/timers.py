@@ -1,10 +1,10 @@
 """Timers in a column family, with the next ones of every key group in memory.
 
 A database key is the key group, the timestamp (8 bytes, sign bit flipped, so that it sorts), key
-and namespace as in `weir.backend.rocksdb.keys`; the value is the number of the registration. For
-each key group the timers up to a horizon are in memory, all of them; those after it are only in
-the database, or among the changes to write. Invariant: a timer at or before its group's horizon is
-in memory if and only if it exists.
+and namespace as in `weir.backend.rocksdb.keys`; the value is the number of the registration (8
+bytes) and what is kept beside the key. For each key group the timers up to a horizon are in memory,
+all of them; those after it are only in the database, or among the changes to write. Invariant: a
+timer at or before its group's horizon is in memory if and only if it exists.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 from weir.backend.address import address_of, split_address
 from weir.backend.base import VOID, Timer
 from weir.backend.group_format import GroupFormat
-from weir.backend.rocksdb.database import Batch, Cursor, Database, Family
+from weir.backend.rocksdb.database import ColumnFamily, Cursor, Database, WriteBatch
 from weir.backend.rocksdb.keys import GROUP_BYTES, Addresses, group_start
 from weir.backend.rocksdb.store import Sequence
 from weir.backend.timers import check_owned, check_timestamp
 from weir.keygroup import KeyGroupRange
 
-TIMER_KIND = "TIMER"
 _LIMIT = 1 << 63
 _STAMP = 8
+_NUMBER = 8
 _REBUILD_FROM = 256
 _MAX_CHANGES = 4096
 
@@ -73,7 +73,7 @@ class RocksDBTimers:
                 self._hungry.add(group)
 
     @property
-    def family(self) -> Family:
+    def family(self) -> ColumnFamily:
         """Return the column family, made when it is first needed."""
         return self._database.family(self.name)
 
@@ -105,7 +105,7 @@ class RocksDBTimers:
         if not is_near and self._is_far(row):
             return False
         number = self._sequence.next()
-        self._change(row, number.to_bytes(8, "big"))
+        self._change(row, number.to_bytes(_NUMBER, "big") + self._addresses.original(address))
         self._counts[group] = self._counts.get(group, 0) + 1
         if is_near:
             near[timer] = number
@@ -155,7 +155,7 @@ class RocksDBTimers:
             self._forget(group, self._row(group, timestamp, address))
             yield Timer(timestamp, group, *split_address(address))
 
-    def flush(self, batch: Batch) -> None:
+    def flush(self, batch: WriteBatch) -> None:
         """Write what changed."""
         for row, number in self._changes.items():
             if number is None:
@@ -166,12 +166,14 @@ class RocksDBTimers:
 
     def read(self, cursor: Cursor, group: int) -> list[tuple[Any, int]]:
         """Return address and timestamp of a group's timers in the order of registration."""
-        found = [
-            (number, self._addresses.decode(row[:GROUP_BYTES] + row[GROUP_BYTES + _STAMP :]), row)
-            for row, number in cursor.scan(group_start(group), group_start(group + 1))
-        ]
-        found.sort(key=lambda item: item[0])
-        return [(address, _timestamp(row)) for _, address, row in found]
+        rows = cursor.scan(group_start(group), group_start(group + 1))
+        found = [(_number(data), self._address(row, data), _timestamp(row)) for row, data in rows]
+        found.sort(key=lambda timer: timer[0])
+        return [(address, timestamp) for _, address, timestamp in found]
+
+    def _address(self, row: bytes, data: bytes) -> Any:
+        prefix = row[:GROUP_BYTES] + row[GROUP_BYTES + _STAMP :]
+        return self._addresses.decode_original(prefix, data[_NUMBER:])
 
     def _row(self, group: int, timestamp: int, address: Any) -> bytes:
         rest = self._addresses.encode(group, address)
@@ -211,13 +213,12 @@ class RocksDBTimers:
         horizon = _LIMIT
         if start < _LIMIT:
             first = group_start(group) + (start + _LIMIT).to_bytes(_STAMP, "big")
-            for row, number in self.family.cursor().scan(first, group_start(group + 1)):
+            for row, data in self.family.cursor().scan(first, group_start(group + 1)):
                 timestamp = _timestamp(row)
                 if len(found) >= self._cache_size and timestamp != found[-1][0]:
                     horizon = found[-1][0]
                     break
-                address = self._addresses.decode(row[:GROUP_BYTES] + row[GROUP_BYTES + _STAMP :])
-                found.append((timestamp, int.from_bytes(number, "big"), address))
+                found.append((timestamp, _number(data), self._address(row, data)))
         self._horizons[group] = horizon
         self._trim_at[group] = 2 * max(self._cache_size, len(found))
         for timestamp, registration, address in found:
@@ -247,6 +248,10 @@ class RocksDBTimers:
             ]
             heapify(self._heap)
             self._rebuild_at = _REBUILD_FROM + 2 * len(self._heap)
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data[:_NUMBER], "big")
 
 
 def _timestamp(row: bytes) -> int:

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 from weir.backend.base import KeyedSnapshot, StateDeclaration
-from weir.backend.changelog.source import StateChanges
+from weir.backend.changes import StateChanges
 from weir.backend.handles import State
 from weir.backend.rocksdb.backend import RocksDBBackend
 from weir.backend.rocksdb.full import FullSnapshot
 
 
 class TrackedRocksDBBackend(RocksDBBackend):
-    """Keyed state in a local database; see `weir.backend.changelog.source.ChangeSource`."""
+    """Keyed state in a local database; see `weir.backend.changes.ChangeSource`."""
 
     tracked = True
 
@@ -61,10 +61,10 @@ class TrackedRocksDBBackend(RocksDBBackend):
         """Freeze all states, also unregistered ones, but no timers."""
         self._settle()
         states, packed = self._frozen_states({}), self._frozen_packed()
-        return FullSnapshot(checkpoint_id, self.key_groups, states, packed, [])
+        return FullSnapshot(checkpoint_id, self.key_groups, states, packed, timers=[])
 
     def snapshot_timers(self, checkpoint_id: int) -> KeyedSnapshot:
         """Freeze the timers alone."""
         self.flush()
         timers = self._timers.frozen(checkpoint_id)
-        return FullSnapshot(checkpoint_id, self.key_groups, [], (None, {}), timers)
+        return FullSnapshot(checkpoint_id, self.key_groups, [], (None, {}), timers=timers)

@@ -1,9 +1,8 @@
 """The cache of value, reducing and aggregating state: one row per address, the value encoded.
 
 Each key group is a dict that reads through to the database, used in the ways that
-`weir.backend.hashmap.overlay` lists, so that the handles of the hashmap backend work on it. A value
-that user code got hold of and that may have changed in place is encoded again at the next flush
-and written when its bytes differ.
+`weir.backend.object_handles` lists. A value that user code got hold of and that may have changed in
+place is encoded again at the next flush and written when its bytes differ.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Any
 
 from weir.backend.base import Keep
 from weir.backend.delta import GroupDelta
-from weir.backend.rocksdb.database import Batch, Row
+from weir.backend.groups import owned_groups
+from weir.backend.rocksdb.database import Row, WriteBatch
 from weir.backend.rocksdb.store import (
     ABSENT,
     StateFacts,
     StoreContext,
     is_fixed,
     may_change,
-    owned_groups,
 )
 
 _UNKNOWN = object()
@@ -76,7 +75,6 @@ class ValueStore:
     """All values of one state."""
 
     def __init__(self, facts: StateFacts, context: StoreContext, value_type: Any) -> None:
-        """Begin with an empty cache."""
         self.facts = facts
         self._context = context
         self._encode = facts.format.value.encode
@@ -98,7 +96,7 @@ class ValueStore:
         dict.__setitem__(cache, address, value)
         return value
 
-    def flush(self, batch: Batch) -> None:
+    def flush(self, batch: WriteBatch) -> None:
         """Write what changed, also values that were handed out and changed in place."""
         family, key_of = self.facts.family, self._context.addresses.encode
         for group in self._context.key_groups:
@@ -119,7 +117,7 @@ class ValueStore:
                 self._touched.setdefault(group, set()).update(cache.changed)
             cache.changed.clear()
 
-    def _flush_shown(self, batch: Batch, cache: ValueGroup, group: int) -> None:
+    def _flush_shown(self, batch: WriteBatch, cache: ValueGroup, group: int) -> None:
         addresses = list(cache.shown - cache.changed)
         cache.shown.clear()
         keys = [self._context.addresses.encode(group, address) for address in addresses]
@@ -150,7 +148,7 @@ class ValueStore:
         cache = self.groups[group]
         return address not in cache.changed and address not in cache.shown
 
-    def filter(self, batch: Batch, rows: list[Row], keep: Keep) -> list[bytes]:
+    def filter(self, batch: WriteBatch, rows: list[Row], keep: Keep) -> list[bytes]:
         """Remove the row of an address when its value is not kept."""
         removed = [key for key, data in rows if not keep(self._decode(data))]
         for key in removed:

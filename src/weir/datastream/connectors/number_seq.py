@@ -1,6 +1,6 @@
 """The number sequence source, at PyFlink's path."""
 
-from weir.datastream.sources import SequenceSource
+from weir.connector.builtin_sources import SequenceSource
 
 __all__ = ["NumberSequenceSource"]
 

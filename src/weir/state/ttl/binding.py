@@ -9,22 +9,61 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from weir.backend.base import KeyedBackend, StateKind
+from weir.backend.base import KeyedBackend
 from weir.backend.handles import State
+from weir.backend.kinds import StateKind
 from weir.clock import Clock
 from weir.codec.stamped import StampedTypeInfo
 from weir.common.time import Duration, to_ms
 from weir.config.backend import ROCKSDB_TTL_COMPACTION_TIME, ROCKSDB_TTL_QUERY_ENTRIES
+from weir.config.state_backends import DEFAULT_STATE_BACKEND, state_backend
 from weir.state.ttl.cleanup import Sweeper, SweepSettings
 from weir.state.ttl.config import StateTtlConfig
-from weir.state.ttl.expiry_queue import ExpiryQueue
+from weir.state.ttl.expiry_queue import (
+    Expire,
+    ExpiryQueue,
+    expire_folded,
+    expire_list,
+    expire_map,
+    expire_value,
+)
 from weir.state.ttl.functions import TtlAggregate, TtlFold, TtlReduce
-from weir.state.ttl.handles import ttl_handle
+from weir.state.ttl.handles import (
+    TtlAggregatingState,
+    TtlListState,
+    TtlMapState,
+    TtlReducingState,
+    TtlValueState,
+)
 from weir.state.ttl.rules import EventTime, Expiry, TtlRules
 from weir.state.ttl.strategies import RocksdbCompactFilterCleanupStrategy
 from weir.state.ttl.terms import StateVisibility, TtlTimeCharacteristic, UpdateType
+
+
+@dataclass(frozen=True)
+class TtlKind:
+    """What expiry adds to one kind of state.
+
+    Attributes:
+        handle: makes the handle over (backend's handle, rules, queue), and the fold if there is.
+        expire: removes what is expired under the current key.
+        fold: makes the user's function one over pairs, for kinds that fold values.
+    """
+
+    handle: Callable[..., State]
+    expire: Expire
+    fold: Callable[[TtlRules, Any], TtlFold] | None = None
+
+
+TTL_KINDS: Final = {
+    StateKind.VALUE: TtlKind(TtlValueState, expire_value),
+    StateKind.LIST: TtlKind(TtlListState, expire_list),
+    StateKind.MAP: TtlKind(TtlMapState, expire_map),
+    StateKind.REDUCING: TtlKind(TtlReducingState, expire_folded, TtlReduce),
+    StateKind.AGGREGATING: TtlKind(TtlAggregatingState, expire_folded, TtlAggregate),
+}
 
 
 def bind_ttl(
@@ -51,27 +90,25 @@ def bind_ttl(
 def _rules(config: StateTtlConfig, now: Callable[[], int], stamp: Callable[[], int]) -> TtlRules:
     refresh = config.get_update_type() is UpdateType.OnReadAndWrite
     relaxed = config.get_state_visibility() is StateVisibility.ReturnExpiredIfNotCleanedUp
-    return TtlRules(to_ms(config.get_ttl()), refresh, relaxed, now, stamp)
+    return TtlRules(
+        ttl_ms=to_ms(config.get_ttl()), refresh=refresh, relaxed=relaxed, now=now, stamp=stamp
+    )
 
 
 def _bind(
     backend: KeyedBackend, descriptor: Any, rules: TtlRules
 ) -> tuple[State, ExpiryQueue | None]:
     strategies = descriptor.ttl_config.get_cleanup_strategies()
-    function, derived = descriptor.function, copy.copy(descriptor)
+    kind, derived = TTL_KINDS[descriptor.kind], copy.copy(descriptor)
     derived.value_type = StampedTypeInfo(descriptor.value_type)
     derived.cleanup = Expiry(rules, strategies.in_full_snapshot())
-    fold: TtlFold | None = None
-    if descriptor.kind is StateKind.REDUCING:
-        fold = TtlReduce(rules, function)
-    elif descriptor.kind is StateKind.AGGREGATING:
-        fold = TtlAggregate(rules, function)
-    derived.function = fold
+    folds = [] if kind.fold is None else [kind.fold(rules, descriptor.function)]
+    derived.function = next(iter(folds), None)
     raw = backend.state(derived)
     queue = None
     if strategies.by_timer():
-        queue = ExpiryQueue(backend, descriptor.kind, raw, rules)
-    return ttl_handle(descriptor.kind, raw, rules, queue, (fold, function)), queue
+        queue = ExpiryQueue(backend, kind.expire, raw, rules)
+    return kind.handle(raw, rules, queue, *folds), queue
 
 
 @dataclass
@@ -79,8 +116,8 @@ class TtlStates:
     """All states of one operator subtask that have a time to live.
 
     Attributes:
-        on_event_time: called once, when the first state is bound whose time is event time; from
-            then on `event_time` has to be told watermarks and the timestamps of records.
+        record_time: there as soon as a state is bound whose time is event time; then it has to be
+            told the timestamp of each record. `event_time` is told watermarks in any case.
         backend_kind: the name of the backend, which decides the default clean-up.
         options: settings of the backend by key.
     """
@@ -88,8 +125,7 @@ class TtlStates:
     backend: KeyedBackend
     clock: Clock
     max_parallelism: int
-    on_event_time: Callable[[], None] = lambda: None
-    backend_kind: str = "hashmap"
+    backend_kind: str = DEFAULT_STATE_BACKEND
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -100,7 +136,7 @@ class TtlStates:
         self._queues: dict[TtlTimeCharacteristic, list[ExpiryQueue]] = {
             time: [] for time in TtlTimeCharacteristic
         }
-        self._follows_event_time = False
+        self.record_time: EventTime | None = None
 
     def bind(self, descriptor: Any) -> State:
         """Return the handle of a state whose descriptor has a time to live.
@@ -121,7 +157,9 @@ class TtlStates:
         self._handles[name] = handle
         settings = SweepSettings.of(config.get_cleanup_strategies(), self._on_disk())
         if settings != SweepSettings():
-            self._sweepers.append(Sweeper(self.backend, name, handle, rules, settings))
+            self._sweepers.append(
+                Sweeper(self.backend, name, handle, rules=rules, settings=settings)
+            )
         if queue is not None:
             queue.rebuild(name, self.max_parallelism)
             self._queues[config.get_ttl_time_characteristic()].append(queue)
@@ -130,13 +168,11 @@ class TtlStates:
     def _rules(self, config: StateTtlConfig) -> TtlRules:
         if config.get_ttl_time_characteristic() is TtlTimeCharacteristic.ProcessingTime:
             return _rules(config, self.clock.now_ms, self.clock.now_ms)
-        if not self._follows_event_time:
-            self._follows_event_time = True
-            self.on_event_time()
+        self.record_time = self.event_time
         return _rules(config, self.event_time.now, self.event_time.stamp)
 
     def _on_disk(self) -> RocksdbCompactFilterCleanupStrategy | None:
-        if self.backend_kind != "rocksdb":
+        if not state_backend(self.backend_kind).compacts:
             return None
         entries = self.options.get(ROCKSDB_TTL_QUERY_ENTRIES.key, ROCKSDB_TTL_QUERY_ENTRIES.default)
         every = self.options.get(

@@ -152,7 +152,11 @@ class TtlConfigBuilder:
         """
         cleanup = Cleanup(dict(self._strategies), self._background)
         return StateTtlConfig(
-            self._update_type, self._visibility, self._time, Time.of(self._ttl), cleanup
+            update_type=self._update_type,
+            state_visibility=self._visibility,
+            ttl_time_characteristic=self._time,
+            ttl=Time.of(self._ttl),
+            cleanup_strategies=cleanup,
         )
 
 

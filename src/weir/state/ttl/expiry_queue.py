@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
-from weir.backend.base import NO_KEY, VOID, KeyedBackend, StateKind
+from weir.backend.base import NO_KEY, VOID, KeyedBackend
 from weir.keygroup import key_group
 from weir.state.ttl.rules import END_OF_TIME, TtlRules
 
+Expire: TypeAlias = Callable[[Any, int], int | None]
+"""Remove what is expired under the current key; return the oldest timestamp that is left."""
 _BUCKETS_PER_TTL = 64
 _BUCKET_MS_MAX = 1000
 
@@ -27,12 +29,12 @@ class ExpiryQueue:
     second, after it expired.
     """
 
-    def __init__(self, backend: KeyedBackend, kind: StateKind, raw: Any, rules: TtlRules) -> None:
+    def __init__(self, backend: KeyedBackend, expire: Expire, raw: Any, rules: TtlRules) -> None:
         """Start empty, over the backend's own handle of the state."""
         self._backend = backend
         self._raw = raw
         self._rules = rules
-        self._expire = _EXPIRE[kind]
+        self._expire = expire
         self._width = max(1, min(_BUCKET_MS_MAX, rules.ttl_ms // _BUCKETS_PER_TTL))
         self._buckets: dict[int, list[Any]] = {}
         self._times: list[int] = []
@@ -97,11 +99,13 @@ class ExpiryQueue:
         current.key, current.namespace = NO_KEY, VOID
 
 
-def _expire_value(raw: Any, limit: int) -> int | None:
+def expire_value(raw: Any, limit: int) -> int | None:
+    """Expire the pair of a value state."""
     return _expire_pair(raw, raw.value(), limit)
 
 
-def _expire_folded(raw: Any, limit: int) -> int | None:
+def expire_folded(raw: Any, limit: int) -> int | None:
+    """Expire the pair of a reducing or aggregating state."""
     return _expire_pair(raw, raw.get(), limit)
 
 
@@ -115,7 +119,8 @@ def _expire_pair(raw: Any, pair: Any, limit: int) -> int | None:
     return stamp
 
 
-def _expire_list(raw: Any, limit: int) -> int | None:
+def expire_list(raw: Any, limit: int) -> int | None:
+    """Expire elements of a list state."""
     pairs = list(raw.get())
     left = [pair for pair in pairs if pair[1] > limit]
     if len(left) < len(pairs):
@@ -123,18 +128,10 @@ def _expire_list(raw: Any, limit: int) -> int | None:
     return min((pair[1] for pair in left), default=None)
 
 
-def _expire_map(raw: Any, limit: int) -> int | None:
+def expire_map(raw: Any, limit: int) -> int | None:
+    """Expire entries of a map state."""
     entries = list(raw.items())
     for key, pair in entries:
         if pair[1] <= limit:
             raw.remove(key)
     return min((pair[1] for _, pair in entries if pair[1] > limit), default=None)
-
-
-_EXPIRE: dict[StateKind, Callable[[Any, int], int | None]] = {
-    StateKind.VALUE: _expire_value,
-    StateKind.LIST: _expire_list,
-    StateKind.MAP: _expire_map,
-    StateKind.REDUCING: _expire_folded,
-    StateKind.AGGREGATING: _expire_folded,
-}

@@ -20,7 +20,6 @@ class TtlFold:
     """What reduce and aggregate functions have in common: two pairs become one."""
 
     def __init__(self, rules: TtlRules, combine: Callable[[Any, Any], Any]) -> None:
-        """Take the rules of the state and the user's function of two values."""
         self.replacing = False
         self.merging = False
         self._unseen = rules.unseen
@@ -58,6 +57,8 @@ class TtlAggregate(TtlFold):
     def __init__(self, rules: TtlRules, function: Any) -> None:
         """Take the rules of the state and the user's `AggregateFunction`."""
         super().__init__(rules, function.merge)
+        self.result = function.get_result
+        """Return the user's result of the user's accumulator."""
         self._function = function
 
     def create_accumulator(self) -> Pair:

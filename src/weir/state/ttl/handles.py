@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from weir.backend.base import StateKind
 from weir.backend.handles import (
     AggregatingState,
     ListState,
     MapState,
     ReducingState,
-    State,
     ValueState,
 )
 from weir.state.ttl.expiry_queue import ExpiryQueue
-from weir.state.ttl.functions import TtlFold
+from weir.state.ttl.functions import TtlAggregate, TtlFold
 from weir.state.ttl.rules import TtlRules
 
 
@@ -51,7 +49,6 @@ class TtlValueState(_Bound, ValueState[Any]):
     __slots__ = ("_read", "_write")
 
     def __init__(self, raw: Any, rules: TtlRules, queue: ExpiryQueue | None) -> None:
-        """Bind to the backend's handle."""
         super().__init__(raw, rules)
         self._read = raw.value
         self._write = raw.update if queue is None else queue.noted(raw.update)
@@ -86,7 +83,6 @@ class TtlListState(_Bound, ListState[Any]):
     __slots__ = ("_add", "_add_all", "_merged", "_update")
 
     def __init__(self, raw: Any, rules: TtlRules, queue: ExpiryQueue | None) -> None:
-        """Bind to the backend's handle."""
         super().__init__(raw, rules)
         noted = _unnoted if queue is None else queue.noted
         self._add, self._add_all, self._update = map(noted, (raw.add, raw.add_all, raw.update))
@@ -144,7 +140,6 @@ class TtlMapState(_Bound, MapState[Any, Any]):
     __slots__ = ("_put", "_put_all", "_read", "_remove")
 
     def __init__(self, raw: Any, rules: TtlRules, queue: ExpiryQueue | None) -> None:
-        """Bind to the backend's handle."""
         super().__init__(raw, rules)
         self._read = raw.get
         self._remove = raw.remove
@@ -289,11 +284,10 @@ class TtlAggregatingState(_TtlFolding, AggregatingState[Any, Any]):
     __slots__ = ("_result",)
 
     def __init__(
-        self, raw: Any, rules: TtlRules, queue: ExpiryQueue | None, fold: TtlFold, result: Any
+        self, raw: Any, rules: TtlRules, queue: ExpiryQueue | None, fold: TtlAggregate
     ) -> None:
-        """Bind to the backend's handle."""
         super().__init__(raw, rules, queue, fold)
-        self._result = result
+        self._result = fold.result
 
     def get(self) -> Any:
         """Return the result of the accumulator, None when there is none that can be seen."""
@@ -308,24 +302,3 @@ class TtlAggregatingState(_TtlFolding, AggregatingState[Any, Any]):
 
 def _unnoted(write: Callable[..., None]) -> Callable[..., None]:
     return write
-
-
-_PLAIN: dict[StateKind, Any] = {
-    StateKind.VALUE: TtlValueState,
-    StateKind.LIST: TtlListState,
-    StateKind.MAP: TtlMapState,
-}
-
-
-def ttl_handle(
-    kind: StateKind, raw: Any, rules: TtlRules, queue: ExpiryQueue | None, function: Any
-) -> State:
-    """Return the handle over a backend's handle; `function` is (fold, the user's function)."""
-    handle: State
-    if kind is StateKind.REDUCING:
-        handle = TtlReducingState(raw, rules, queue, function[0])
-    elif kind is StateKind.AGGREGATING:
-        handle = TtlAggregatingState(raw, rules, queue, function[0], function[1].get_result)
-    else:
-        handle = _PLAIN[kind](raw, rules, queue)
-    return handle

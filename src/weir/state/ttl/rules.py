@@ -25,7 +25,6 @@ class EventTime:
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Start before the first watermark."""
         self.record: int | None = None
         self._watermark = NO_TIME
         self._clock = clock
@@ -78,7 +77,6 @@ class Expiry:
     """The `StateCleanup` of one state: what its backend may drop."""
 
     def __init__(self, rules: TtlRules, full_snapshot: bool) -> None:
-        """Take the rules of the state."""
         self.full_snapshot = full_snapshot
         self._rules = rules
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from weir.backend.base import StateKind
 from weir.backend.changelog.log import ChangeLog, merge_start
 from weir.backend.changelog.pieces import Piece, Usage
-from weir.backend.changelog.source import StateChanges
+from weir.backend.changes import StateChanges
 from weir.backend.delta import GroupDelta
 from weir.backend.group_format import AddressTypes, GroupFormat
+from weir.backend.kinds import StateKind
 from weir.common.typeinfo import Types
 from weir.errors import StorageError
 from weir.testing.background import ManualBackground

@@ -44,10 +44,10 @@ def at(backend: Any, key: int, namespace: Any = VOID) -> None:
 def put(backend: Any, keys: range, value: int) -> None:
     state = backend.state(VALUE)
     groups = [key_group(key, MAX_PARALLELISM) for key in keys]
-    backend.begin_part(list(keys), groups)
+    backend.begin_stride(list(keys), groups)
     for backend.current.key, backend.current.group in zip(keys, groups, strict=True):
         state.update(value)
-    backend.end_part()
+    backend.end_stride()
 
 
 def contents(backend: Any) -> dict[int, int]:
@@ -118,7 +118,7 @@ def test_snapshots_of_all_forms_are_in_flight_together(tracked: bool, order: Any
     assert restored(backend.snapshot(4)) == contents(backend)
 
 
-def test_a_snapshot_is_written_while_parts_change_everything() -> None:
+def test_a_snapshot_is_written_while_strides_change_everything() -> None:
     backend = backend_of(0)
     for start in range(0, 20_000, 500):
         put(backend, range(start, start + 500), 1)
@@ -163,11 +163,11 @@ def test_keys_that_crowd_into_one_group_later_take_the_table_back_to_dicts(track
     state, model = backend.state(VALUE), dict.fromkeys(range(2000), 1)
     for start in range(0, len(crowd), 100):
         keys = crowd[start : start + 100]
-        backend.begin_part(keys, [3] * len(keys))
+        backend.begin_stride(keys, [3] * len(keys))
         for backend.current.key in keys:
             backend.current.group = 3
             state.update(backend.current.key)
-        backend.end_part()
+        backend.end_stride()
         model.update(zip(keys, keys, strict=True))
     assert table_of(backend).entries is None
     assert contents(backend) == model
@@ -186,10 +186,10 @@ def test_keys_that_are_only_like_integers_stay_in_dicts(make: Any) -> None:
         for _ in range(2):
             keys = [make(n) for n in range(60)]
             groups = [key_group(int(key), MAX_PARALLELISM) for key in keys]
-            backend.begin_part(keys, groups)
+            backend.begin_stride(keys, groups)
             for backend.current.key, backend.current.group in zip(keys, groups, strict=True):
                 state.update((state.value() or 0) + 1)
-            backend.end_part()
+            backend.end_stride()
             (changes,) = backend.drain()
             assert sum(len(delta.put) for delta in changes.groups.values()) == 60
             assert not any(delta.cleared for delta in changes.groups.values())

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from weir.backend.base import SnapshotKind, StateKind
+from weir.backend.base import SnapshotKind
 from weir.backend.hashmap import HashMapBackend
 from weir.backend.hashmap.incremental import INTERVALS_MAX, LAYERS_MAX, Chain, needs_base
 from weir.backend.hashmap.marks import WHOLE, Changed, delta_of, union
 from weir.backend.hashmap.overlay import Overlay, contents, count, merge_into
+from weir.backend.kinds import Shape
 from weir.common.typeinfo import Types
 from weir.common.types import Row
 from weir.errors import UsageError
@@ -89,12 +90,12 @@ def test_the_union_of_marks_covers_both_and_leaves_the_parts_alone() -> None:
 
 def test_a_delta_says_what_became_of_marked_entries() -> None:
     lists = {"tail": [1, 2, 3], "whole": [4]}
-    delta = delta_of(StateKind.LIST, {"tail": 1, "whole": WHOLE, "gone": 2, "same": 3}, lists)
+    delta = delta_of(Shape.LIST, {"tail": 1, "whole": WHOLE, "gone": 2, "same": 3}, lists)
     assert delta.put == {"tail": [2, 3], "whole": [4]}
     assert delta.cleared == ["whole", "gone", "same"]
     maps = {"some": {"x": 1, "y": None}, "whole": {"z": 1}}
     marks = {"some": {"y": None, "gone": None}, "whole": WHOLE, "cleared": {"x": None}}
-    delta = delta_of(StateKind.MAP, marks, maps)
+    delta = delta_of(Shape.MAP, marks, maps)
     assert delta.put == {"some": {"y": None}, "whole": {"z": 1}}
     assert delta.removed == {"some": ["gone"]}
     assert delta.cleared == ["whole", "cleared"]

@@ -12,7 +12,7 @@ from tests.databases import Databases, scratch_directory
 
 from weir.backend.base import SnapshotKind
 from weir.backend.factory import BackendContext, BackendSettings, create_backend
-from weir.backend.rocksdb.database import Family
+from weir.backend.rocksdb.database import ColumnFamily
 from weir.backend.rocksdb.options import MB, RocksDBSettings
 from weir.common.typeinfo import Types
 from weir.config import backend as conf
@@ -57,7 +57,7 @@ def again(databases: Databases, backend: Any, kind: SnapshotKind) -> Any:
 class ReadRows:
     """Counts what a column family is asked for."""
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: ColumnFamily) -> None:
         self.gets = self.cursors = 0
         get, cursor = family.get, family.cursor
         family.get = lambda key: self._count("gets", get(key))

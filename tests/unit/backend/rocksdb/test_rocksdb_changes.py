@@ -181,7 +181,7 @@ def test_deltas_add_up_to_the_state_with_and_without_a_cache(databases: Database
                 for group, delta in change.groups.items():
                     entries = folded.setdefault(change.name, {}).setdefault(group, {})
                     again = decode_delta(change.format, encode_delta(change.format, delta), "f")
-                    apply_delta(entries, again, change.kind.name)
+                    apply_delta(entries, again, change.kind.shape)
         for key in [f"key {n}" for n in range(40)]:
             group = len(key)
             found = {name: groups.get(group, {}).get(key) for name, groups in folded.items()}

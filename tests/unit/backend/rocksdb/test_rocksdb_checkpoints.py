@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from weir.backend.hashmap import HashMapBackend
 from weir.backend.rocksdb.native import Placed, worth_keeping
 from weir.backend.timers import EVENT_TIMERS
 from weir.common.typeinfo import Types
-from weir.errors import CorruptStateError, UsageError
+from weir.errors import CorruptStateError, StorageError, UsageError
 from weir.ids import JobId
 from weir.keygroup import KeyGroupRange, key_group, range_of
 from weir.slot.files import SlotFiles, StoredFiles
@@ -207,13 +208,39 @@ def test_damaged_and_missing_files_are_refused(databases: Databases) -> None:
     layer = StateLayer(reader, reader.operator("op")["keyed"])
     for damage in (good[:-1], good[:50] + bytes([good[50] ^ 1]) + good[51:], None):
         table.write_bytes(damage) if damage else table.unlink()
-        with pytest.raises(CorruptStateError):
+        with pytest.raises(CorruptStateError if damage else StorageError):
             again.restore([RestoreSource((layer,), ALL, ALL, stored)])
     table.write_bytes(good)
     with pytest.raises(CorruptStateError, match="no way to them"):
         again.restore([RestoreSource((layer,), ALL, ALL)])
     again.restore([RestoreSource((layer,), ALL, ALL, stored)])
     assert read(again, 50) == list(map(str, range(50)))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sequence", "many"),
+        ("stored", [["v", "VALUE"]]),
+        ("timers", {"t": {}}),
+        ("files", [["CURRENT", 0, 0]]),
+        ("files", [["../CURRENT", 9, 0, 0]]),
+        ("files", [["..", 9, 0, 0]]),
+        ("tables", [["000001.sst", ["path", 1, 2], 0, 1]]),
+        ("tables", None),
+    ],
+)
+def test_a_description_of_a_database_in_another_form_is_refused(
+    databases: Databases, key: str, value: Any
+) -> None:
+    world = CheckpointWorld()
+    backend = databases.backend()
+    put(backend, 0, 5)
+    source = world.source(world.run(backend, 1))
+    entry = {NATIVE_PREFIX + "rocksdb": {**entry_of(world, world.completed[1]), key: value}}
+    layer = replace(source.layers[-1], states=entry)
+    with pytest.raises(CorruptStateError, match="not in the known form"):
+        databases.backend().restore([replace(source, layers=(layer,))])
 
 
 def test_a_database_without_its_package_names_the_extra(

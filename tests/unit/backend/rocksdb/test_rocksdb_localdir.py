@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from weir.backend.rocksdb.localdir import LocalDirectory, choose_base, remove_leftovers
 
 KEY = "state.backend.rocksdb.localdir"
@@ -86,3 +88,28 @@ def test_a_process_that_ends_in_order_leaves_nothing(tmp_path: Path) -> None:
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("theirs", ["lock", "directory"])
+def test_what_belongs_to_another_user_is_no_leftover(tmp_path: Path, theirs: str) -> None:
+    directory, lock = tmp_path / "weir-rocksdb-1-x-0", tmp_path / "weir-rocksdb-1-x-0.lock"
+    directory.mkdir()
+    lock.touch()
+    os.chown(lock if theirs == "lock" else directory, 65534, 65534)
+    assert remove_leftovers(tmp_path) == []
+    assert directory.exists()
+    assert lock.exists()
+
+
+def test_links_in_place_of_leftovers_lead_nowhere(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_text("mine")
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "weir-rocksdb-1-x-0.lock").symlink_to(victim / "file")
+    (base / "weir-rocksdb-2-x-0.lock").touch()
+    (base / "weir-rocksdb-2-x-0").symlink_to(victim)
+    remove_leftovers(base)
+    assert (victim / "file").read_text() == "mine"

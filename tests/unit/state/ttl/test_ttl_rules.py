@@ -301,13 +301,13 @@ def test_the_value_type_can_grow_together_with_expiry():
 def event_world(ttl=100):
     clock = ManualClock(10**6)
     backend = HashMapBackend(Types.STRING(), KeyGroupRange(0, 0))
-    followed = []
-    ttl_states = TtlStates(backend, clock, 1, lambda: followed.append(1))
+    ttl_states = TtlStates(backend, clock, 1)
+    assert ttl_states.record_time is None
     descriptor = Value().descriptor()
     descriptor.enable_time_to_live(config(ttl=ttl, change=lambda b: b.use_event_time()))
     state = ttl_states.bind(descriptor)
     assert ttl_states.bind(descriptor) is state
-    assert followed == [1]
+    assert ttl_states.record_time is ttl_states.event_time
     backend.current.key = "k"
     return ttl_states, state, clock
 

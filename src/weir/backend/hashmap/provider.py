@@ -1,0 +1,21 @@
+"""What the hashmap backend offers to `weir.backend.registry`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weir.backend.context import BackendContext
+from weir.backend.hashmap.backend import HashMapBackend
+from weir.backend.registry import BackendProvider
+from weir.keygroup import KeyGroupRange
+
+
+def _create(context: BackendContext, key_type: Any, key_groups: KeyGroupRange) -> HashMapBackend:
+    return HashMapBackend(key_type, key_groups, tracked=context.settings.incremental)
+
+
+def _create_tracked(_: BackendContext, key_type: Any, key_groups: KeyGroupRange) -> HashMapBackend:
+    return HashMapBackend(key_type, key_groups, tracked=True)
+
+
+PROVIDER = BackendProvider(_create, _create_tracked)

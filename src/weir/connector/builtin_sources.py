@@ -1,0 +1,138 @@
+"""The sources that ship with Weir, as plain values of the source SPI.
+
+The door creates them. A collection or sequence is spooled when it is opened; the others name what
+the engine, or the driver, has to read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from weir.common.typeinfo import Types
+from weir.connector.decoder import NumberRanges, PickledRecords, TextLines
+from weir.connector.source import (
+    FileRows,
+    Journal,
+    Opening,
+    Source,
+    SourceStream,
+    Splits,
+    TableRows,
+)
+from weir.connector.spool import Spool, spool_collection, spool_sequence
+from weir.errors import UsageError
+
+
+@dataclass(frozen=True)
+class CollectionSource(Source):
+    """The elements of a Python collection, once, in order."""
+
+    elements: list[Any] = field(repr=False)
+    type_info: Any = None
+
+    def get_produced_type(self) -> Any:
+        """Return the declared type."""
+        return self.type_info
+
+    def open(self, opening: Opening) -> Splits:
+        """Spool what lies behind the records that were read."""
+        path = spool_collection(
+            opening.directory,
+            self.elements,
+            self.type_info,
+            opening.records_per_split,
+            skip=opening.skip,
+        )
+        return Spool(path, opening.skip).stream(PickledRecords())
+
+
+@dataclass(frozen=True)
+class SequenceSource(Source):
+    """The whole numbers from `start` to `end`, both included, once."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        """Refuse an empty range, which is always a mistake."""
+        if self.start > self.end:
+            msg = (
+                f"a number sequence must not start behind its end: start {self.start!r}, "
+                f"end {self.end!r}"
+            )
+            raise UsageError(msg)
+
+    def get_produced_type(self) -> Any:
+        """Return the type of whole numbers."""
+        return Types.LONG()
+
+    def open(self, opening: Opening) -> Splits:
+        """Spool what lies behind the numbers that were read, as ranges."""
+        path = spool_sequence(
+            opening.directory, self.start, self.end, opening.records_per_split, skip=opening.skip
+        )
+        return Spool(path, opening.skip).stream(NumberRanges())
+
+
+@dataclass(frozen=True)
+class TextFileSource(Source):
+    """The lines of a file, or of the files of a directory, once."""
+
+    path: str
+    charset: str = "UTF-8"
+
+    def get_produced_type(self) -> Any:
+        """Return the string type: records are lines."""
+        return Types.STRING()
+
+    def open(self, opening: Opening) -> FileRows:
+        """Name the files; they must be there."""
+        path = Path(self.path.removeprefix("file://"))
+        if not path.exists():
+            msg = f"read_text_file: {str(path)!r} does not exist"
+            raise UsageError(msg)
+        return FileRows(path, "text", TextLines(), {"encoding": self.charset})
+
+
+@dataclass(frozen=True)
+class DataFrameSource(Source):
+    """The rows of a Spark DataFrame: streaming ones go on, static ones are read once."""
+
+    dataframe: Any
+    type_info: Any = None
+
+    @property
+    def bounded(self) -> bool:
+        """Tell whether the DataFrame is static."""
+        return not self.dataframe.isStreaming
+
+    def get_produced_type(self) -> Any:
+        """Return the declared type; without one it follows from the columns."""
+        return self.type_info
+
+    def open(self, opening: Opening) -> TableRows:
+        """Leave the rows to the engine, which they are already part of."""
+        return TableRows(self.dataframe, opening.type_info)
+
+
+@dataclass(frozen=True)
+class FunctionSource(Source):
+    """The records that a `SourceFunction` collects while it runs."""
+
+    function: Any
+    type_info: Any = None
+
+    @property
+    def bounded(self) -> bool:
+        """Return False: nobody knows whether the function will ever return."""
+        return False
+
+    def get_produced_type(self) -> Any:
+        """Return the declared type."""
+        return self.type_info
+
+    def open(self, opening: Opening) -> SourceStream:
+        """Leave the function to the driver, which runs it."""
+        return Journal(self.function, self.type_info)

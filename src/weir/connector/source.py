@@ -1,0 +1,160 @@
+"""The source SPI: what a source says about itself, and the forms in which an engine reads it.
+
+Life of a source: the program declares it as a plain value; the driver opens it once a job, behind
+what a job before this one has read; the engine streams what it opened as; workers turn each piece
+into records with its decoder::
+
+    driver:  Source.open(opening) -> FileRows | TableRows | Splits | Journal
+    worker:  Decoder.decode(batch) -> records, columns, marks
+
+Positions are the engine's own: it logs, before an epoch runs, which rows or splits belong to it,
+and reads exactly those again after a failure. Records of `Splits` that can be counted are counted,
+so that a job that resumes needs nothing but their number.
+
+Invariant: the same row or split always decodes into the same records in the same order. That is all
+that replay needs. Nothing here knows Spark: `weir.spark.sources` makes a stream of each form.
+
+A source whose splits appear outside of its folder (partitions of a log, say) needs a form that
+plans them from one position to the next; what workers do with a split stays as it is.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from weir.connector.decoder import Columns, Decoder, Mark, Records
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What the driver says when it opens a source.
+
+    Attributes:
+        name: the source operator's name, for messages.
+        directory: a folder of this source alone, in the job's work directory, which the workers
+            of all hosts can read.
+        skip: how many records jobs before this one have read, of a source that counts them.
+        records_per_split: how many records an epoch should get.
+        type_info: declared type of the stream, None for any Python object.
+    """
+
+    name: str
+    directory: Path
+    skip: int = 0
+    records_per_split: int = 100_000
+    type_info: Any = None
+
+
+class RecordCount(Protocol):
+    """How many records of a source lie in its splits."""
+
+    def records(self, splits: int) -> int:
+        """Return how many records, of earlier jobs too, lie before the end of the n-th split."""
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Rows that the engine's file source reads: a file, or a directory that is there already."""
+
+    path: Path
+    format: str
+    decoder: Decoder
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of a table of the engine: a Spark DataFrame."""
+
+    table: Any
+    type_info: Any = None
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Pieces of input that are named to the engine and read by its workers.
+
+    The engine streams the names only; records enter it packed, which costs half as much as rows.
+
+    Attributes:
+        folder: one file a piece, each line a split, in the order of their times of change. A file
+            that is there never changes; later ones may be added.
+        reader: turns a split into Arrow batches, in the worker.
+        decoder: turns the reader's batches into records.
+        files_per_batch: how many files of the folder an epoch gets at most.
+        counted: set where the position is a number of records, None where it is the engine's.
+    """
+
+    folder: Path
+    reader: SplitReader
+    decoder: Decoder
+    files_per_batch: int = 1
+    counted: RecordCount | None = None
+
+
+@dataclass(frozen=True)
+class Journal:
+    """What a `SourceFunction` collects: the driver runs it, and keeps a journal of it."""
+
+    function: Any
+    type_info: Any = None
+
+
+SourceStream: TypeAlias = FileRows | TableRows | Splits | Journal
+
+
+class SplitReader(ABC):
+    """The worker's half of a source with splits; picklable, and the same in every process."""
+
+    @abstractmethod
+    def read(self, split: str) -> Iterator[pa.RecordBatch]:
+        """Return the contents of a split, whoever asks and however often, in the same order.
+
+        Raises:
+            StorageError: it cannot be read from this host.
+        """
+
+
+class Source(ABC):
+    """A source as a plain value: complete when it is created, holds no connection."""
+
+    @property
+    def bounded(self) -> bool:
+        """Tell whether the input has an end that is known when the job starts."""
+        return True
+
+    def get_produced_type(self) -> Any:
+        """Return the type of the records that the source itself knows, None when it knows none."""
+        return None
+
+    def parts(self) -> tuple[Source, ...]:
+        """Return the sources that are opened for this one; mostly itself."""
+        return (self,)
+
+    @abstractmethod
+    def open(self, opening: Opening) -> SourceStream:
+        """Say how the source is read from `opening.skip` on; called once a job, in the driver.
+
+        Raises:
+            UsageError: there is nothing to read, or it does not fit the declared type.
+        """
+
+
+@dataclass(frozen=True)
+class SplitRows(Decoder):
+    """Decodes rows that are splits: what the reader reads of each, decoded in turn."""
+
+    reader: SplitReader
+    decoder: Decoder
+
+    def decode(self, batch: pa.RecordBatch) -> Iterator[Records | Columns | Mark]:
+        """Read every split of the batch; what was read is dropped before the next is read."""
+        for split in batch.column(0).to_pylist():
+            for read in self.reader.read(split):
+                yield from self.decoder.decode(read)

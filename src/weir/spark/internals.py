@@ -1,0 +1,215 @@
+"""Every private entry point of Spark and PySpark that Weir uses, and nothing else.
+
+Spark promises nothing about what is here: a new version may change any of it. Who moves Weir to
+one reads this module and runs `tests/spark`. All of it was tried on pyspark 4.3.0. It is for
+classic sessions only, since Spark Connect has no JVM within reach.
+
+Two things are private to Spark and are not here. The offset log, the commit log and the logs of
+file sources have formats of their own: `weir.spark.positions` reads and writes them. That a batch
+is in the offset log before `foreachBatch` sees it is what `weir.spark.attempt` relies on.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NewType
+
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.daemon import manager
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.classic.column import _to_seq
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
+
+# Settings that Spark does not document: how a query writes its logs, and what Spark forks Python
+# workers from. A setting that Spark does not know has no effect: files as before Weir chose, and
+# workers that start cold. A class that is not there keeps queries from starting.
+CHECKPOINT_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+RENAMING_FILE_MANAGER = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+DAEMON_MODULE = "spark.python.daemon.module"
+_EXECUTION_ID = "spark.sql.execution.id"
+# A JVM that does not answer any more may need a moment to end.
+_ENDING_S = 2.0
+
+JavaSchema = NewType("JavaSchema", object)
+JavaColumns = NewType("JavaColumns", object)
+
+
+class InternalRows:
+    """The planned rows of a DataFrame in Spark's own form, which never become Python objects.
+
+    The plan keeps the settings of the moment when this was made: `queryExecution().toRdd()` plans
+    at once. If it planned later, batches would have the limits of another stage.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._rdd: Any = frame._jdf.queryExecution().toRdd()
+
+    def partitions(self) -> int:
+        """Return how many partitions the rows have, without running anything."""
+        return int(self._rdd.getNumPartitions())
+
+    def collect_binary(self, column: int) -> list[bytes]:
+        """Run the plan and return the binary column with this number, of all rows in order.
+
+        Reads Spark's `InternalRow.getBinary`. Spark reuses the row objects of a partition: of two
+        rows in one partition both would show the second one.
+        """
+        collected = self._rdd.toJavaRDD().collect()
+        return [bytes(collected.get(n).getBinary(column)) for n in range(len(collected))]
+
+    def to_frame(self, session: SparkSession, schema: JavaSchema) -> DataFrame:
+        """Return the rows as a DataFrame that is not planned again.
+
+        `internalCreateDataFrame` takes rows without a conversion; the public way,
+        `createDataFrame`, would take every row through Python.
+        """
+        frame = session._jsparkSession.internalCreateDataFrame(self._rdd, schema, False)
+        return DataFrame(frame, session)
+
+
+def java_schema(spark: SparkSession, schema: StructType) -> JavaSchema:
+    """Return the JVM's object for a schema, to be made once and used in every epoch.
+
+    Relies on `parseDataType` of the JVM's session, which reads what `StructType.json` writes.
+    """
+    return JavaSchema(spark._jsparkSession.parseDataType(schema.json()))
+
+
+def java_columns(spark: SparkSession, *names: str) -> JavaColumns:
+    """Return columns as the Scala sequence that the JVM's methods take; made once.
+
+    Relies on `_to_seq` of the classic columns.
+    """
+    return JavaColumns(_to_seq(spark.sparkContext, [F.col(name)._jc for name in names]))
+
+
+def repartition(
+    frame: DataFrame, width: int, columns: JavaColumns, session: SparkSession
+) -> DataFrame:
+    """Return `frame.repartition(width, …)`, without making the columns again in every epoch."""
+    return DataFrame(frame._jdf.repartition(width, columns), session)
+
+
+def python_stage(task: Callable[..., Any], schema: StructType, names: Sequence[str]) -> Column:
+    """Return a stage of Python over whole partitions, to be used in any number of epochs.
+
+    It is what `DataFrame.mapInArrow` makes anew in every call: a function of the kind
+    `SQL_MAP_ARROW_ITER_UDF`, called with all columns. Another kind would call the task with other
+    arguments.
+    """
+    kind = PythonEvalType.SQL_MAP_ARROW_ITER_UDF
+    stage = UserDefinedFunction(task, schema, name=type(task).__name__, evalType=kind)
+    return stage(*(F.col("`" + name.replace("`", "``") + "`") for name in names))
+
+
+def map_in_arrow(frame: DataFrame, stage: Column) -> DataFrame:
+    """Return `frame.mapInArrow(…)`, without making the stage and asking for the columns again.
+
+    The JVM's method takes the stage, whether it is a barrier, and a resource profile.
+    """
+    return DataFrame(frame._jdf.mapInArrow(stage._jc, False, None), frame.sparkSession)
+
+
+@contextmanager
+def outside_of_query(context: SparkContext) -> Iterator[None]:
+    """Take the jobs of this thread out of the query that Spark is running.
+
+    The stages of one query share their settings, those of separate ones have those of the time
+    when they were made. Spark knows the query of a thread by the local property
+    `spark.sql.execution.id`; if it had another name, stages would share their batch limits.
+    """
+    query = context.getLocalProperty(_EXECUTION_ID)
+    with local_property(context, _EXECUTION_ID, None, after=query):
+        yield
+
+
+@contextmanager
+def local_property(
+    context: SparkContext, key: str, value: str | None, after: str | None = None
+) -> Iterator[None]:
+    """Set a property of this thread's jobs, which their tasks see, and `after` at the end.
+
+    None removes a property: PySpark's types do not say so, the JVM does it.
+    """
+    context.setLocalProperty(key, value)  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        context.setLocalProperty(key, after)  # type: ignore[arg-type]
+
+
+def is_initializing(query: StreamingQuery) -> bool:
+    """Tell whether a query has not yet opened its sources, which read the session's settings.
+
+    Spark tells it only in the text of the status. If the text changes, sources may see settings
+    that were restored too early.
+    """
+    return str(query.status["message"]).startswith("Initializing")
+
+
+def spark_stopped(spark: SparkSession) -> bool:
+    """Tell whether somebody stopped Spark under our feet.
+
+    PySpark drops its `_jsc` when the program stops it; the JVM's context knows the other ways.
+
+    Raises:
+        JvmDeath: Spark was not stopped, it is dead.
+    """
+    context = spark.sparkContext._jsc
+    if context is None:
+        return True
+    process = getattr(spark.sparkContext._gateway, "proc", None)
+    if process is not None and process.poll() is not None:
+        raise JvmDeath(process.pid, process.returncode)
+    try:
+        return bool(context.sc().isStopped())
+    except Exception as error:
+        raise _death_of(process) from error
+
+
+class JvmDeath(Exception):
+    """The process of the JVM is gone; `status` is that of `subprocess`, None if it is not known."""
+
+    def __init__(self, pid: int | None, status: int | None) -> None:
+        super().__init__(pid, status)
+        self.pid = pid
+        self.status = status
+
+
+def _death_of(process: subprocess.Popen[bytes] | None) -> JvmDeath:
+    """Return how the JVM ended. It is not our child where `spark-submit` started this program."""
+    if process is None:
+        return JvmDeath(None, None)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDING_S)
+    return JvmDeath(process.pid, process.returncode)
+
+
+def arrow_schema(
+    schema: StructType, *, timezone: str, prefers_large_types: bool = False
+) -> pa.Schema:
+    """Return the types in which Spark hands rows of a schema to Python.
+
+    PySpark's own function: if it moved or differed, rows that workers read from files would have
+    other types than those that Spark reads.
+    """
+    return to_arrow_schema(schema, timezone=timezone, prefers_large_types=prefers_large_types)
+
+
+def fork_workers() -> None:
+    """Be the process that Spark asks for Python workers, until Spark ends it.
+
+    It is what `python -m pyspark.daemon` runs. If Spark starts workers in another way, they start
+    cold or not at all.
+    """
+    manager()

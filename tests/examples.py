@@ -1,0 +1,10 @@
+"""How many examples a test tries: all of them, or the part that `make unit` asks for."""
+
+import os
+
+SHARE = float(os.environ.get("WEIR_TEST_EXAMPLES", "1"))
+
+
+def examples(count: int) -> int:
+    """Return the share of `count` that this run is for, at least one."""
+    return max(1, round(count * SHARE))

@@ -1,0 +1,1 @@
+"""Real faults against a real job: what `make chaos` runs."""

@@ -28,24 +28,31 @@ def ship_code(spark: SparkSession, extra: Iterable[str] = ()) -> None:
     """Send the Python files beside the program, and extra ones, to every worker."""
     for path in extra:
         spark.sparkContext.addPyFile(path)
-    script = _script()
-    if script is None:
-        return
-    files = _modules(script.parent)
-    if not files:
-        return
-    spark.sparkContext.addPyFile(str(_archive(script.parent, files)))
-
-
-def _script() -> Path | None:
-    """Return the program's file; None in a notebook, a REPL or an installed tool."""
     main = sys.modules.get("__main__")
-    name = getattr(main, "__file__", None)
-    if not name:
+    found = importable_beside(getattr(main, "__file__", None), getattr(main, "__package__", None))
+    if found is not None:
+        spark.sparkContext.addPyFile(str(_archive(*found)))
+
+
+def importable_beside(file: str | None, package: str | None) -> tuple[Path, list[Path]] | None:
+    """Return the directory that a program's own modules are imported from, and their files.
+
+    That is where the program's file lies. With `python -m` it is where its top-level package lies:
+    the modules of a package are never importable without its name, or one of them could take the
+    place of a module of Python. None in a notebook, a REPL or an installed tool, such as `weir`.
+    """
+    path = Path(file).resolve() if file else None
+    if path is None or not path.is_file() or "site-packages" in path.parts:
         return None
-    path = Path(name).resolve()
-    installed = "site-packages" in path.parts or path.parent.name in ("bin", "Scripts")
-    return None if installed or not path.is_file() else path
+    if package:
+        names = package.split(".")
+        base = path.parents[len(names)]
+        files = _modules(base / names[0]) + [p for p in base.glob("*.py") if p.is_file()]
+        return None if names[0] == "weir" else (base, files)
+    if path.parent.name in ("bin", "Scripts"):
+        return None
+    files = _modules(path.parent)
+    return (path.parent, files) if files else None
 
 
 def _modules(directory: Path) -> list[Path]:

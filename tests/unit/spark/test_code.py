@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from weir.spark.code import _archive, _modules
+import weir.cli.main
+from weir.spark.code import _archive, _modules, importable_beside
 
 
 @pytest.fixture
@@ -82,3 +83,37 @@ def test_an_archive_that_is_gone_is_packed_anew(shared: Path, program: Path) -> 
     first = _archive(program, _modules(program))
     first.unlink()
     assert _archive(program, _modules(program)).exists()
+
+
+def test_what_lies_beside_a_program_is_importable(program: Path) -> None:
+    found = importable_beside(str(program / "main.py"), None)
+    assert found is not None
+    base, files = found
+    assert base == program
+    assert {path.name for path in files} == {"main.py", "__init__.py"}
+
+
+def test_modules_of_a_package_are_not_importable_without_its_name(program: Path) -> None:
+    """`python -m package.tool`: a `token.py` beside it would take the place of Python's own."""
+    inner = program / "package"
+    (inner / "tool.py").write_text("")
+    (inner / "token.py").write_text("")
+    found = importable_beside(str(inner / "tool.py"), "package")
+    assert found is not None
+    base, files = found
+    assert sorted(str(path.relative_to(base)) for path in files) == [
+        "main.py",
+        "package/__init__.py",
+        "package/token.py",
+        "package/tool.py",
+    ]
+
+
+def test_nothing_of_an_installed_tool_is_shipped(tmp_path: Path) -> None:
+    for place in ("bin/weir", "site-packages/tool/main.py"):
+        path = tmp_path / place
+        path.parent.mkdir(parents=True)
+        path.write_text("")
+        assert importable_beside(str(path), None) is None
+    assert importable_beside(weir.cli.main.__file__, "weir.cli") is None
+    assert importable_beside(None, None) is None

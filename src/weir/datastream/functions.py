@@ -19,6 +19,8 @@ from weir.datastream._checkpointed_functions import (
     FunctionSnapshotContext,
     ListCheckpointed,
 )
+from weir.datastream._function_base import Function
+from weir.datastream._join_functions import ProcessJoinFunction
 from weir.datastream._runtime_context import KeyedStateStore, RuntimeContext
 from weir.datastream.time_domain import TimeDomain
 from weir.datastream.timerservice import TimerService
@@ -49,6 +51,7 @@ __all__ = [
     "NullByteKeySelector",
     "Partitioner",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ReduceFunction",
     "RuntimeContext",
     "SinkFunction",
@@ -59,16 +62,6 @@ KEY = TypeVar("KEY")
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
-
-
-class Function(ABC):  # noqa: B024 - the abstract methods are those of each kind
-    """Base of all user functions: the life cycle around the calls per record."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional hook
-        """Prepare: called once per subtask and attempt, before the first record."""
-
-    def close(self) -> None:  # noqa: B027 - optional hook
-        """Tidy up: called once after the last record, also when the job failed."""
 
 
 class MapFunction(Function):

@@ -70,6 +70,7 @@ CO_MAP = Kind("co_map", KindState.MAYBE, inputs=2)
 CO_FLAT_MAP = Kind("co_flat_map", KindState.MAYBE, inputs=2)
 CO_PROCESS = Kind("co_process", KindState.BY_KEY, inputs=2)
 BROADCAST_PROCESS = Kind("broadcast_process", KindState.ALWAYS, inputs=2)
+INTERVAL_JOIN = Kind("interval_join", KindState.BY_KEY, inputs=2)
 FUNCTION_SINK = Kind("sink")
 WRITER_SINK = Kind("sink_v2", KindState.ALWAYS)
 BATCH_SINK = Kind("spark_sink", KindState.ALWAYS)
@@ -92,6 +93,7 @@ KINDS: dict[str, Kind] = {
         CO_FLAT_MAP,
         CO_PROCESS,
         BROADCAST_PROCESS,
+        INTERVAL_JOIN,
         FUNCTION_SINK,
         WRITER_SINK,
         BATCH_SINK,

@@ -180,6 +180,15 @@ class Operator:
             stamps = [t for i, t in enumerate(timestamps) if i not in drop]
         self.emit_results(rest, stamps)
 
+    def emit_side(self, tag: str, values: list[Any], timestamps: list[int | None] | None) -> None:
+        """Hand records to the consumers of a side output."""
+        declared = self.node.side_types.get(tag)
+        if scalar_clean(declared) is not None:
+            values = [self._admitted(declared, v, v) for v in values]
+        chunk = Chunk(values, timestamps)
+        for consumer in self.side_consumers.get(tag, ()):
+            consumer(chunk)
+
     def results(self, function: Callable[[Any], Any], values: list[Any]) -> list[Any]:
         """Return what a function returns for every record."""
         rest = iter(values)

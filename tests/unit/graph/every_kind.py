@@ -10,6 +10,7 @@ from weir.datastream import (
     CoMapFunction,
     CoProcessFunction,
     KeyedProcessFunction,
+    ProcessJoinFunction,
     SinkFunction,
     StreamExecutionEnvironment,
 )
@@ -55,6 +56,11 @@ class Rules(BroadcastProcessFunction):
         yield value
 
 
+class Pairs(ProcessJoinFunction):
+    def process_element(self, left, right, ctx):
+        yield left, right
+
+
 class Sink(SinkFunction):
     def invoke(self, value, context):
         pass
@@ -78,6 +84,7 @@ def every_kind() -> StreamGraph:
     pairs.connect(pairs).process(CoProcess())
     rules = pairs.broadcast(MapStateDescriptor("rules", Types.LONG(), Types.LONG()))
     pairs.connect(rules).process(Rules())
+    keyed.interval_join(keyed).between(0, 1).process(Pairs())
     pairs.add_sink(Sink())
     pairs.sink_to(FileSink.for_row_format("out", Encoder.simple_string_encoder()).build())
     pairs.foreach_batch(lambda dataframe, checkpoint_id: None)

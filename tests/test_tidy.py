@@ -93,6 +93,7 @@ MAY_CATCH_EVERYTHING = {
     "src/weir/jobmanager/background.py",
     "src/weir/jobmanager/supervisor.py",
     "src/weir/rest/handler.py",
+    "src/weir/runtime/async_calls.py",
     "src/weir/runtime/metrics.py",
     "src/weir/runtime/raised.py",
     "src/weir/runtime/subtask.py",

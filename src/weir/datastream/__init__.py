@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weir.datastream.async_data_stream import AsyncDataStream
 from weir.datastream.checkpoint_config import CheckpointConfig, ExternalizedCheckpointCleanup
 from weir.datastream.checkpoint_storage import (
     CheckpointStorage,
@@ -40,6 +41,7 @@ from weir.datastream.time_domain import TimeDomain
 from weir.datastream.timerservice import TimerService
 
 __all__ = [
+    "AsyncDataStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
     "CheckpointConfig",

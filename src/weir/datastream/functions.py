@@ -12,6 +12,11 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
+from weir.datastream._async_functions import (
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+)
 from weir.datastream._checkpointed_functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -29,6 +34,9 @@ from weir.state.handles import BroadcastState, ReadOnlyBroadcastState
 
 __all__ = [
     "AggregateFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CheckpointListener",

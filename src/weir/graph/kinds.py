@@ -71,6 +71,7 @@ CO_FLAT_MAP = Kind("co_flat_map", KindState.MAYBE, inputs=2)
 CO_PROCESS = Kind("co_process", KindState.BY_KEY, inputs=2)
 BROADCAST_PROCESS = Kind("broadcast_process", KindState.ALWAYS, inputs=2)
 INTERVAL_JOIN = Kind("interval_join", KindState.BY_KEY, inputs=2)
+ASYNC_WAIT = Kind("async_wait")
 FUNCTION_SINK = Kind("sink")
 WRITER_SINK = Kind("sink_v2", KindState.ALWAYS)
 BATCH_SINK = Kind("spark_sink", KindState.ALWAYS)
@@ -94,6 +95,7 @@ KINDS: dict[str, Kind] = {
         CO_PROCESS,
         BROADCAST_PROCESS,
         INTERVAL_JOIN,
+        ASYNC_WAIT,
         FUNCTION_SINK,
         WRITER_SINK,
         BATCH_SINK,

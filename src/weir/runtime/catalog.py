@@ -6,7 +6,7 @@ from weir.errors import UsageError
 from weir.graph import kinds
 from weir.graph.kinds import Kind
 from weir.graph.plan import OperatorNode
-from weir.runtime import connected, interval_join, keyed, rolling, sinks, stateless
+from weir.runtime import async_wait, connected, interval_join, keyed, rolling, sinks, stateless
 from weir.runtime.operator import Operator, TaskFacts
 
 SLOT_OPERATORS: dict[Kind, type[Operator]] = {
@@ -23,6 +23,7 @@ SLOT_OPERATORS: dict[Kind, type[Operator]] = {
     kinds.CO_PROCESS: connected.CoProcess,
     kinds.BROADCAST_PROCESS: connected.BroadcastProcess,
     kinds.INTERVAL_JOIN: interval_join.IntervalJoin,
+    kinds.ASYNC_WAIT: async_wait.AsyncWait,
     kinds.FUNCTION_SINK: sinks.FunctionSink,
     kinds.WRITER_SINK: sinks.SinkOperator,
     kinds.BATCH_SINK: sinks.DriverSinkOperator,

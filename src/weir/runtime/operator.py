@@ -92,6 +92,13 @@ class Operator:
         """Handle a chunk of one input."""
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Finish what records began: nothing of them is to be under way any more.
+
+        Called when an epoch's records have all been given, before the watermark and the barrier,
+        and before a barrier in the middle of a level; for producers before consumers.
+        """
+
     def on_watermark(self, watermark: int) -> None:
         """Advance event time: everything up to `watermark` has been seen."""
         self.watermark = watermark

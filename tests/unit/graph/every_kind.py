@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from weir.common import Encoder, Types, WatermarkStrategy
+from weir.common import Encoder, Time, Types, WatermarkStrategy
 from weir.connector.file_sink import FileSink
 from weir.datastream import (
+    AsyncDataStream,
+    AsyncFunction,
     BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,
@@ -61,6 +63,11 @@ class Pairs(ProcessJoinFunction):
         yield left, right
 
 
+class Ask(AsyncFunction):
+    async def async_invoke(self, value):
+        return [value]
+
+
 class Sink(SinkFunction):
     def invoke(self, value, context):
         pass
@@ -85,6 +92,7 @@ def every_kind() -> StreamGraph:
     rules = pairs.broadcast(MapStateDescriptor("rules", Types.LONG(), Types.LONG()))
     pairs.connect(rules).process(Rules())
     keyed.interval_join(keyed).between(0, 1).process(Pairs())
+    AsyncDataStream.ordered_wait(pairs, Ask(), Time.seconds(1))
     pairs.add_sink(Sink())
     pairs.sink_to(FileSink.for_row_format("out", Encoder.simple_string_encoder()).build())
     pairs.foreach_batch(lambda dataframe, checkpoint_id: None)

@@ -29,6 +29,7 @@ IDS = {
     "co_process": "7638a54ac5bd1e9ce888bf9a16f82bc4",
     "broadcast_process": "050fec21d6bc185187206c6678872dc5",
     "interval_join": "a8ac79c38b3fe7c8d61745edbff1ef03",
+    "async_wait": "c2d24761fb62051710f648ed5880a52e",
     "sink": "1d3f724c575c907f0632df332520c1db",
     "sink_v2": "0eb4cf755b70365bb4511a330628c4bc",
     "spark_sink": "bea6255ca9a8032f8150c72c5a517af2",

@@ -20,6 +20,7 @@ from tests.harness.joining import (
 )
 from tests.harness.programs import environment, started
 
+from weir.checkpoint.retention import JobEnd
 from weir.checkpoint.store import list_completed, load_checkpoint
 from weir.common import Duration, Time
 from weir.common.typeinfo import Types
@@ -378,6 +379,29 @@ def test_kept_records_and_their_timers_move_with_their_keys(kind):
         assert buffers(harness, key) == [[50], [50, 53]]
     harness.finish()
     assert found(harness) == ALL
+
+
+@pytest.mark.parametrize("kind", ["hashmap", "rocksdb", "hashmap-changelog"])
+@pytest.mark.parametrize(("before", "after"), [((0, 3), (-5, 20)), ((-5, 20), (0, 3))])
+def test_other_bounds_hold_for_records_that_an_earlier_job_kept(kind, before, after):
+    first, second = environment(), environment()
+    collect_pairs(first, *before)
+    collect_pairs(second, *after)
+    harness = started(first, backend=settings_of(kind))
+    harness.run_epoch([left(1, 10), right(2, 12), watermark(9)], checkpoint=True)
+    harness.end(JobEnd.CANCELED)
+    point = harness.successor()._restore
+    later = JobHarness(second.build_graph(), 3, harness.options, point)
+    later.sources.inherit(harness.sources)
+    later.start()
+    later.run_epoch([right(3, 30), watermark(10 + after[1] - 1)])
+    assert numbers(later.collected()) == (["13"] if after[1] == 20 else [])
+    assert buffers(later)[0] == [10]
+    later.run_epoch([watermark(10 + after[1])])
+    assert buffers(later)[0] == []
+    later.run_epoch([watermark(100)])
+    assert buffers(later) == [[], []]
+    assert sum(op.backend.size() for op in later.operators("join")) == 0
 
 
 @pytest.mark.matrix

@@ -5,8 +5,8 @@ partner can follow. A record is joined with what the other side has kept when it
 is made once, by the later comer. Within an epoch the left input is handled before the right one.
 
 A timer of a key stands for both sides: at time T go the left records whose last partner could be
-at T, and the right ones alike. What is removed at T thus depends on T alone, and needs no
-namespaces.
+at T, and the right ones alike. What is removed at T thus depends on T and the bounds alone, and
+needs no namespaces. Who starts with other bounds than a checkpoint sets the timers anew.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from weir.backend.base import KeyedBackend
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
+from weir.keygroup import key_group
 from weir.metrics import Counter
 from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk
 from weir.runtime.keyed import keyed_stride
 from weir.runtime.operator import TaskFacts
 from weir.runtime.raised import shorten
 from weir.runtime.stateful import StatefulOperator
-from weir.state.descriptor import MapStateDescriptor
+from weir.state.descriptor import ListStateDescriptor, MapStateDescriptor
 
 BUFFERS = ("_left_buffer", "_right_buffer")
 LATE_DROPPED = "numLateRecordsDropped"
+# The bounds under which timers were set, of every subtask.
+BOUNDS = ListStateDescriptor("_bounds", Types.TUPLE([Types.LONG(), Types.LONG()]))
 
 
 class PairContext:
@@ -88,7 +91,28 @@ class IntervalJoin(StatefulOperator):
         """Find the buffers, then open the user's function."""
         for side in self._sides:
             side.buffer = self._keyed().state(side.descriptor)
+        self._adopt_bounds()
         super().open()
+
+    def _adopt_bounds(self) -> None:
+        """Set timers anew where records were kept under other bounds: the old ones miss them."""
+        stored = self.operator_store.get_union_list_state(BOUNDS)
+        known = set(stored.get())
+        stored.update([self.node.options["bounds"]])
+        if known <= {self.node.options["bounds"]}:
+            return
+        backend = self._keyed()
+        current = backend.current
+        for side in self._sides:
+            for key in backend.keys(side.descriptor.name):
+                current.key = key
+                current.group = key_group(key, self.node.max_parallelism)
+                for t in side.buffer.keys():
+                    self._let_go_at(t + side.wait, key, current.group)
+        self.clear_key()
+
+    def _let_go_at(self, time: int, key: Any, group: int) -> None:
+        self.event_timers.register(min(time, MAX_WATERMARK), key, group)
 
     def _keyed(self) -> KeyedBackend:
         if self.backend is None:
@@ -208,13 +232,12 @@ class IntervalJoin(StatefulOperator):
             else:
                 bucket[1].append(value)
         current, buffer, wait = backend.current, side.buffer, side.wait
-        register = self.event_timers.register
         for (key, t), (group, values) in added.items():
             current.key = key
             current.group = group
             kept = buffer.get(t)
             if kept is None:
-                register(min(t + wait, MAX_WATERMARK), key, group)
+                self._let_go_at(t + wait, key, group)
                 buffer.put(t, values)
             else:
                 buffer.put(t, kept + values)

@@ -40,9 +40,9 @@ class IntervalJoin(Generic[S]):
                 f"and {second!r}: key both streams by the same type"
             )
             raise UsageError(msg)
-        self._left = left
-        self._right = right
-        self._result = result
+        self.left = left
+        self.right = right
+        self.result = result
 
     def between(self, lower_bound: Length, upper_bound: Length) -> IntervalJoined[S]:
         """Pair a left record with the right ones from `lower_bound` to `upper_bound` behind it.
@@ -64,42 +64,49 @@ class IntervalJoin(Generic[S]):
             if not -_BOUND_MS < bound < _BOUND_MS:
                 msg = f"between() needs bounds of 64 bits of milliseconds, found {bound}"
                 raise UsageError(msg)
-        return IntervalJoined(
-            self._left, self._right, self._result, _lower_ms=lower, _upper_ms=upper
-        )
+        return IntervalJoined(self, JoinSettings(lower, upper))
 
 
 @dataclass(frozen=True)
-class IntervalJoined(Generic[S]):
-    """An interval join with bounds, in milliseconds; `process` declares it."""
+class JoinSettings:
+    """The bounds of a join, which of them are left out, and where late records go."""
 
-    _left: Stream
-    _right: Stream
-    _result: Result[S]
-    _lower_ms: int
-    _upper_ms: int
-    _without_lower: bool = False
-    _without_upper: bool = False
-    _late_left: OutputTag | None = None
-    _late_right: OutputTag | None = None
+    lower_ms: int
+    upper_ms: int
+    without_lower: bool = False
+    without_upper: bool = False
+    late_left: OutputTag | None = None
+    late_right: OutputTag | None = None
+
+
+class IntervalJoined(Generic[S]):
+    """An interval join with bounds; `process` declares it."""
+
+    def __init__(self, join: IntervalJoin[S], settings: JoinSettings) -> None:
+        """Hold the streams and how they are joined; made by `IntervalJoin.between`."""
+        self._join = join
+        self._settings = settings
 
     def lower_bound_exclusive(self) -> IntervalJoined[S]:
         """Leave out pairs that are exactly at the lower bound."""
-        return replace(self, _without_lower=True)
+        return self._with(without_lower=True)
 
     def upper_bound_exclusive(self) -> IntervalJoined[S]:
         """Leave out pairs that are exactly at the upper bound."""
-        return replace(self, _without_upper=True)
+        return self._with(without_upper=True)
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined[S]:
         """Send late records of the left stream to a side output instead of dropping them."""
         require_type(output_tag, OutputTag, "an OutputTag")
-        return replace(self, _late_left=output_tag)
+        return self._with(late_left=output_tag)
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined[S]:
         """Send late records of the right stream to a side output instead of dropping them."""
         require_type(output_tag, OutputTag, "an OutputTag")
-        return replace(self, _late_right=output_tag)
+        return self._with(late_right=output_tag)
+
+    def _with(self, **changed: Any) -> IntervalJoined[S]:
+        return IntervalJoined(self._join, replace(self._settings, **changed))
 
     def process(self, process_join_function: ProcessJoinFunction, output_type: Any = None) -> S:
         """Apply a `ProcessJoinFunction` to every pair.
@@ -114,28 +121,28 @@ class IntervalJoined(Generic[S]):
         """
         require_instance(process_join_function, "ProcessJoinFunction")
         require_type(process_join_function, ProcessJoinFunction, "a ProcessJoinFunction")
-        lower = self._lower_ms + self._without_lower
-        upper = self._upper_ms - self._without_upper
+        given, join = self._settings, self._join
+        lower, upper = given.lower_ms + given.without_lower, given.upper_ms - given.without_upper
         if lower > upper:
             msg = (
-                f"an interval join between {self._lower_ms} ms and {self._upper_ms} ms has no "
+                f"an interval join between {given.lower_ms} ms and {given.upper_ms} ms has no "
                 "pairs without its bounds: widen the interval, or keep the bounds"
             )
             raise UsageError(msg)
-        late = (self._late_left, self._late_right)
-        operator = self._left.env.declare(
+        late = (given.late_left, given.late_right)
+        operator = join.left.env.declare(
             kinds.INTERVAL_JOIN,
             "Interval Join",
-            inputs=[list(self._left.edges), list(self._right.edges)],
+            inputs=[list(join.left.edges), list(join.right.edges)],
             function=process_join_function,
             output_type=declared_type(output_type),
             options={
                 "bounds": (lower, upper),
-                "types": (self._left.record_type, self._right.record_type),
+                "types": (join.left.record_type, join.right.record_type),
                 "late": tuple(None if tag is None else tag.tag_id for tag in late),
             },
         )
-        return self._result(operator)
+        return join.result(operator)
 
 
 def _key_type(stream: Stream) -> Any:

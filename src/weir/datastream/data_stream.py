@@ -23,7 +23,7 @@ from weir.datastream._data_stream_sink import (
     attach_sink,
     attach_writer_sink,
 )
-from weir.datastream._interval_join import IntervalJoin
+from weir.datastream._interval_join import IntervalJoin, IntervalJoined
 from weir.datastream._key_selection import key_spec
 from weir.datastream._plain_functions import (
     PlainFilter,
@@ -59,6 +59,8 @@ __all__ = [
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
+    "IntervalJoin",
+    "IntervalJoined",
     "KeyedStream",
 ]
 

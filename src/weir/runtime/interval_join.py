@@ -107,7 +107,8 @@ class IntervalJoin(StatefulOperator):
             for key in backend.keys(side.descriptor.name):
                 current.key = key
                 current.group = key_group(key, self.node.max_parallelism)
-                for t in side.buffer.keys():
+                times = side.buffer.keys()
+                for t in times:
                     self._let_go_at(t + side.wait, key, current.group)
         self.clear_key()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from weir.datastream._function_base import Function
 from weir.errors import UsageError
@@ -148,6 +148,9 @@ class NoRetryStrategy(AsyncRetryStrategy[OUT]):
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
         """Return no reasons."""
         return RetryPredicate()
+
+
+NO_RETRY_STRATEGY: Final[NoRetryStrategy[Any]] = NoRetryStrategy()
 
 
 class _LimitedRetries(AsyncRetryStrategy[OUT]):

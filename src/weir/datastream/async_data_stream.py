@@ -6,7 +6,12 @@ import inspect
 from typing import Any
 
 from weir.common.time import Duration, Time, to_ms
-from weir.datastream._async_functions import AsyncFunction, AsyncRetryStrategy, NoRetryStrategy
+from weir.datastream._async_functions import (
+    NO_RETRY_STRATEGY,
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+)
 from weir.datastream._checks import require_type
 from weir.datastream._plain_functions import require_instance
 from weir.datastream._stream import declared_type
@@ -96,19 +101,24 @@ def _check_retry(strategy: Any, timeout: Any) -> None:
     if to_ms(timeout) <= 0:
         msg = f"trying records again needs a timeout above zero, found {timeout!r}"
         raise UsageError(msg)
-    if strategy.get_retry_predicate() is None:
+
+
+def _retry_on(strategy: AsyncRetryStrategy[Any]) -> tuple[Any, Any]:
+    predicate: AsyncRetryPredicate[Any] | None = strategy.get_retry_predicate()
+    if predicate is None:
         msg = (
             f"get_retry_predicate() of {type(strategy).__name__} returned None: return an "
             "AsyncRetryPredicate, whose predicates may be None"
         )
         raise UsageError(msg)
+    return predicate.result_predicate(), predicate.exception_predicate()
 
 
 def _declare(
     stream: DataStream,
     function: AsyncFunction[Any, Any],
     wait: dict[str, Any],
-    retry: AsyncRetryStrategy[Any] | None = None,
+    retry: AsyncRetryStrategy[Any] = NO_RETRY_STRATEGY,
     *,
     output_type: Any,
 ) -> DataStream:
@@ -129,7 +139,8 @@ def _declare(
         "ordered": wait["ordered"],
         "timeout_ms": max(to_ms(wait["timeout"]), 0),
         "capacity": capacity,
-        "retry": retry or NoRetryStrategy(),
+        "retry": retry,
+        "retry_on": _retry_on(retry),
     }
     operator = stream._declare(
         kinds.ASYNC_WAIT,

@@ -35,18 +35,20 @@ class RetryStrategy(Protocol):
     def get_backoff_time_millis(self, current_attempts: int) -> int:
         """Return how long to wait after that many attempts."""
 
-    def get_retry_predicate(self) -> Any:
-        """Return the predicates over results and exceptions."""
-
 
 @dataclass(frozen=True)
 class WaitSettings:
-    """How records wait: all of `AsyncDataStream`'s arguments; a timeout of 0 is none."""
+    """How records wait, and why they are tried again.
+
+    A timeout of 0 is none. `retry_on` are predicates over results and over exceptions: when they
+    say yes, the strategy is asked.
+    """
 
     ordered: bool
     timeout_ms: int
     capacity: int
     retry: RetryStrategy
+    retry_on: tuple[Callable[[Any], bool] | None, Callable[[Exception], bool] | None]
 
 
 @dataclass(frozen=True)
@@ -78,9 +80,7 @@ class AsyncCalls:
         """Start with nothing; `function` is the user's."""
         self._function = function
         self._settings = settings
-        predicate = settings.retry.get_retry_predicate()
-        self._result_predicate = predicate.result_predicate()
-        self._exception_predicate = predicate.exception_predicate()
+        self._result_predicate, self._exception_predicate = settings.retry_on
         self._unfinished: set[Call] = set()
         self._finished: deque[Call] = deque()
         self._changed = asyncio.Event()

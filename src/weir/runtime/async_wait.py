@@ -45,6 +45,7 @@ class AsyncWait(StatefulOperator):
             timeout_ms=options["timeout_ms"],
             capacity=options["capacity"],
             retry=options["retry"],
+            retry_on=options["retry_on"],
         )
         self._in_flight = 0
         self._calls = AsyncCalls(self.function, self._settings)

@@ -61,7 +61,10 @@ def loop():
 
 
 def settings(*, ordered=True, timeout_ms=0, capacity=100, retry=None):
-    return WaitSettings(ordered, timeout_ms, capacity, retry or NoRetryStrategy())
+    retry = retry or NoRetryStrategy()
+    predicate = retry.get_retry_predicate()
+    retry_on = predicate.result_predicate(), predicate.exception_predicate()
+    return WaitSettings(ordered, timeout_ms, capacity, retry, retry_on)
 
 
 class Waits(AsyncFunction):
@@ -407,6 +410,24 @@ def test_a_task_that_ignores_its_cancellation_keeps_nobody_waiting(monkeypatch, 
     assert threads() == []
     assert "ignore being cancelled" in caplog.text
     task._log_destroy_pending = False
+
+
+def test_a_coroutine_that_blocks_the_loop_is_left_behind(monkeypatch, caplog):
+    monkeypatch.setattr(async_calls, "_END_S", 0.01)
+    thread = LoopThread("under test", lambda error: None)
+    blocks, release = threading.Event(), threading.Event()
+
+    def block():
+        blocks.set()
+        release.wait()
+
+    thread.soon(block)
+    blocks.wait()
+    thread.end()
+    assert "blocks its event loop" in caplog.text
+    release.set()
+    thread._thread.join()
+    assert threads() == []
 
 
 def test_a_task_that_wants_to_end_the_process_ends_neither_that_nor_the_loop():

@@ -22,7 +22,7 @@ from tests.harness.programs import environment, started
 
 from weir.checkpoint.retention import JobEnd
 from weir.checkpoint.store import list_completed, load_checkpoint
-from weir.common import Duration, Time
+from weir.common import Duration, Row, Time
 from weir.common.typeinfo import Types
 from weir.datastream import OutputTag, ProcessFunction, ProcessJoinFunction
 from weir.datastream.state import ValueStateDescriptor
@@ -445,19 +445,29 @@ def test_records_of_a_declared_type_are_stored_without_pickles():
     assert b"\x80\x05\x95" not in data
 
 
-def test_records_without_a_declared_type_are_joined_too():
+class Numbers(ProcessJoinFunction):
+    def process_element(self, left, right, ctx):
+        return [(left["key"], left["n"], right["n"])]
+
+
+TYPES = {
+    "none": (None, dict),
+    "pickled": (Types.PICKLED_BYTE_ARRAY(), dict),
+    "row": (Types.ROW_NAMED(["key", "n"], [Types.STRING(), Types.LONG()]), Row),
+}
+
+
+@pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("name", TYPES)
+def test_records_of_any_type_are_kept(name, kind):
+    declared, make = TYPES[name]
     env = environment()
     timed = events(env)
-    chosen = [timed.filter(lambda e, name=name: e[0] == name) for name in "LR"]
-    untyped = [stream.map(lambda e: {"key": e[1], "n": e[2]}) for stream in chosen]
-    first, second = (stream.key_by(lambda r: r["key"]) for stream in untyped)
-
-    class Numbers(ProcessJoinFunction):
-        def process_element(self, left, right, ctx):
-            return [(left["key"], left["n"], right["n"])]
-
+    chosen = [timed.filter(lambda e, side=side: e[0] == side) for side in "LR"]
+    records = [s.map(lambda e: make(key=e[1], n=e[2]), declared) for s in chosen]
+    first, second = (stream.key_by(lambda r: r["key"]) for stream in records)
     collect(first.interval_join(second).between(0, 3).process(Numbers()).uid("join"))
-    harness = started(env, wait_for_checkpoints=True)
+    harness = started(env, wait_for_checkpoints=True, backend=settings_of(kind))
     harness.run_epoch(HALVES[0], checkpoint=True)
     harness.kill_slot(1)
     with pytest.raises(WeirError):

@@ -23,11 +23,12 @@ from weir.datastream.functions import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
+    ProcessJoinFunction,
     SinkFunction,
     SourceFunction,
 )
 from weir.datastream.timerservice import TimerService
-from weir.runtime import connected, context, keyed
+from weir.runtime import async_wait, connected, context, interval_join, keyed
 from weir.spark.function_source import JournalingContext
 from weir.testing.harness_sources import CollectingContext
 
@@ -35,13 +36,14 @@ KEPT_BY = {
     SourceFunction.SourceContext: (JournalingContext, CollectingContext),
     SinkFunction.Context: (InvokeContext, BucketContext),
     KeyedStateStore: (context.KeyedStateStore, context.RuntimeContext),
-    RuntimeContext: (context.RuntimeContext,),
+    RuntimeContext: (context.RuntimeContext, async_wait.AsyncRuntimeContext),
     checkpointed.FunctionInitializationContext: (context.InitializationContext,),
     checkpointed.FunctionSnapshotContext: (context.SnapshotContext,),
     TimerService: (context.OperatorTimerService,),
     ProcessFunction.Context: (keyed.ElementContext,),
     KeyedProcessFunction.Context: (keyed.ElementContext,),
     KeyedProcessFunction.OnTimerContext: (keyed.TimerContext,),
+    ProcessJoinFunction.Context: (interval_join.PairContext,),
     CoProcessFunction.Context: (keyed.ElementContext,),
     KeyedCoProcessFunction.Context: (keyed.ElementContext,),
     KeyedCoProcessFunction.OnTimerContext: (keyed.TimerContext,),

@@ -279,6 +279,33 @@ def test_a_task_of_the_function_that_ends_the_loop_fails_the_job():
     harness.end_slots()
 
 
+class BadTaskLater(BadTask):
+    """Answers before its task wants to end the process."""
+
+    async def async_invoke(self, value):
+        self.task = asyncio.ensure_future(self.leave())
+        return [0]
+
+
+def test_a_task_that_ends_the_loop_behind_its_record_fails_the_job_at_the_next_epoch():
+    stream = AsyncDataStream.ordered_wait(pairs(environment(), FIVE[:1]), BadTaskLater(), LONG)
+    harness = job_of(stream.name("ask"))
+    (operator,) = harness.operators("async")
+
+    async def look():
+        return operator._calls.failure
+
+    def epochs():
+        harness.run_epoch()
+        while operator.loop.run(look()) is None:
+            pass
+        harness.run_epoch(take=0, checkpoint=True)
+
+    with pytest.raises(UserFunctionError, match=r"(?s)'ask' failed .*SystemExit: 3"):
+        epochs()
+    harness.end_slots()
+
+
 class OpenFails(Sum):
     def open(self, runtime_context):
         msg = "no connection"

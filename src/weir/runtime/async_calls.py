@@ -82,7 +82,8 @@ class AsyncCalls:
         self._settings = settings
         self._result_predicate, self._exception_predicate = settings.retry_on
         self._unfinished: set[Call] = set()
-        self._finished: deque[Call] = deque()
+        # In the order of emission; ordered calls are in it from their start, others from their end.
+        self._to_emit: deque[Call] = deque()
         self._changed = asyncio.Event()
         self.failure: Failure | None = None
 
@@ -119,15 +120,15 @@ class AsyncCalls:
 
     def _take(self) -> list[Call]:
         finished: list[Call] = []
-        while self._finished and self._finished[0].results is not None:
-            finished.append(self._finished.popleft())
+        while self._to_emit and self._to_emit[0].results is not None:
+            finished.append(self._to_emit.popleft())
         return finished
 
     def _start(self, call: Call) -> None:
         loop = asyncio.get_running_loop()
         self._unfinished.add(call)
         if self._settings.ordered:
-            self._finished.append(call)
+            self._to_emit.append(call)
         call.task = loop.create_task(self._perform(call))
         if self._settings.timeout_ms > 0:
             call.timer = loop.call_later(self._settings.timeout_ms / 1000, self._time_out, call)
@@ -177,7 +178,7 @@ class AsyncCalls:
             self._end(call)
             call.results = results
             if not self._settings.ordered:
-                self._finished.append(call)
+                self._to_emit.append(call)
 
     def _fail(self, call: Call, error: BaseException) -> None:
         if not call.settled:

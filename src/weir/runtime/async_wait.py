@@ -71,7 +71,7 @@ class AsyncWait(StatefulOperator):
 
     def settle(self) -> None:
         """Wait for all results."""
-        if self._in_flight:
+        if self._in_flight or self._calls.failure is not None:
             self._hand_on(self._calls.drain())
 
     def _hand_on(self, coming: Coroutine[Any, Any, list[Call]]) -> None:

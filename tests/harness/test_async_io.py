@@ -264,8 +264,13 @@ class BadTask(AsyncFunction):
     """Starts a task of its own that nobody waits for, and that wants to end the process."""
 
     async def async_invoke(self, value):
-        self.task = asyncio.ensure_future(self.leave())
+        self.begin()
         await asyncio.Event().wait()
+
+    def begin(self):
+        self.task = asyncio.ensure_future(self.leave())
+        # asyncio shows exceptions that nobody has looked at, when they are collected.
+        self.task.add_done_callback(lambda task: task.exception())
 
     async def leave(self):
         raise SystemExit(3)
@@ -283,7 +288,7 @@ class BadTaskLater(BadTask):
     """Answers before its task wants to end the process."""
 
     async def async_invoke(self, value):
-        self.task = asyncio.ensure_future(self.leave())
+        self.begin()
         return [0]
 
 

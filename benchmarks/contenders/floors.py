@@ -45,10 +45,10 @@ def _apply(spark: Any, values: Mapping[str, str | None]) -> None:
 
 @contextmanager
 def same_settings(spark: Any, batch_bytes: str | None = None) -> Iterator[None]:
-    """Give Spark the settings that Weir gives its own queries, with batches of a fixed size.
+    """Give Spark the settings that Weir gives its own queries, with batches of 65,536 rows.
 
-    Weir chooses the size of its batches from epoch to epoch. A floor has 65,536 rows in each, and
-    bytes as given, None for Spark's default.
+    That is what Weir's own batches have where rows are narrow; where they are wide, Weir takes
+    fewer rows. Bytes are bounded as given, None for Spark's default.
     """
     from weir.spark.session import query_settings
 

@@ -40,6 +40,7 @@ AIMED_PAIRS = {
     "a-10k": ("weir-hashmap",),
     "a-5m": ("weir-hashmap",),
     "c-sum": ("identity", "weir-hashmap"),
+    "i": ("identity", "weir-hashmap"),
     WORKLOAD_EPOCH: ("weir-hashmap", "empty-same", "empty-default"),
 }
 # Whose results are checked on the whole input; those of others on its beginning.
@@ -50,7 +51,7 @@ SMOKE = (3, 5_000)
 QUICK_PAIRS = {
     "identity": ("a-100k", "c-sum", "g"),
     "jvm": ("c-sum",),
-    "weir-hashmap": ("a-100k", "b", "c-sum", "d", "e", "f", "g", "h", WORKLOAD_EPOCH),
+    "weir-hashmap": ("a-100k", "b", "c-sum", "d", "e", "f", "g", "h", "i", WORKLOAD_EPOCH),
     "weir-rocksdb": ("a-100k",),
     "weir-hashmap-unchecked": ("a-100k",),
     "empty-same": (WORKLOAD_EPOCH,),
@@ -69,6 +70,7 @@ VARIANT = "a variant of Weir, for the workloads where it matters"
 FLOOR = "a floor for declarative aggregates only"
 EPOCHS = "not driven by epochs of a Spark query"
 KINDS = "the kinds of state that differ in RocksDB"
+FILES = "files on both ends are measured in Weir and on the floor"
 CORES = "one core, for comparison"
 MODE = "measured where the kind of state or the mode matters"
 BOUNDED = "a floor for comparison, for one workload of each shape of rows"
@@ -107,6 +109,8 @@ class Contender:
         if workload in self.refuses:
             return self.refuses[workload]
         known = BY_NAME.get(workload)
+        if known is not None and known.files and self.environment != "weir":
+            return FILES
         if known is not None and known.prefill and not TIERS[self.tier][2]:
             return FILLING
         return None

@@ -72,8 +72,8 @@ def test_every_contender_does_every_workload_or_says_why_not() -> None:
         assert {"identity", "weir-hashmap"} <= names
 
 
-def test_all_eight_kinds_of_work_are_there_and_peers_do_what_they_can() -> None:
-    assert {workload.letter for workload in ALL} == set("abcdefgh")
+def test_all_nine_kinds_of_work_are_there_and_peers_do_what_they_can() -> None:
+    assert {workload.letter for workload in ALL} == set("abcdefghi")
     does = {c.name: {w.letter for w in ALL if c.refusal(w.name) is None} for c in plan.CONTENDERS}
     assert does["pyflink-thread-hashmap"] == set("abcdefgh")
     assert does["pyflink-thread-rocksdb"] == does["pyflink-process-rocksdb"] == set("ad")
@@ -87,7 +87,7 @@ def test_a_quick_run_is_weir_and_the_floors() -> None:
     assert {"identity", "jvm", "weir-hashmap", "weir-rocksdb", "empty-same"} <= {
         contender.name for contender, _ in chosen
     }
-    assert {pair[1][0] for pair in chosen} == set("abcdefgh")  # "epoch" begins with an e, too.
+    assert {pair[1][0] for pair in chosen} == set("abcdefghi")  # "epoch" begins with an e, too.
     assert set(plan.QUICK_CHECKED) <= {(contender.name, workload) for contender, workload in chosen}
 
 

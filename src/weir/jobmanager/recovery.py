@@ -7,8 +7,9 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
-from weir.checkpoint.metadata import CheckpointMetadata
+from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
 from weir.checkpoint.paths import (
     checkpoint_id_of,
     is_uri,
@@ -44,11 +45,12 @@ _COMMITTING = frozenset({"sink", "sink_v2", "spark_sink", "collect"})
 
 @dataclass(frozen=True)
 class RestorePoint:
-    """A checkpoint whose files were found whole."""
+    """A checkpoint whose files were found whole, but for those in `damaged`: these have copies."""
 
     storage_uri: str
     directory: str
     metadata: CheckpointMetadata
+    damaged: tuple[str, ...] = ()
 
 
 class BehindCommits(enum.Enum):
@@ -92,7 +94,8 @@ def _look_at(
 class Candidate:
     """A completed checkpoint; `point` is None when it cannot be used, for these reasons.
 
-    With `missing` all that is wrong is that something was not found.
+    With `missing` all that is wrong is that something was not found. If there is a `point` in spite
+    of problems, local copies stand in.
     """
 
     ref: CheckpointRef
@@ -101,8 +104,21 @@ class Candidate:
     missing: bool = False
 
 
+class Copies(Protocol):
+    """What can stand in for files of a checkpoint; see `weir.jobmanager.stand_ins`."""
+
+    def metadata(self, ref: CheckpointRef) -> CheckpointMetadata | None:
+        """Return what the metadata of a checkpoint was, if that is known."""
+
+    def replace(self, checkpoint_id: int, files: Iterable[FileRecord]) -> bool:
+        """Tell whether an attempt can start although these files cannot be used."""
+
+
 def candidates(
-    storage: Storage, refs: Sequence[CheckpointRef], options: StorageOptions | None = None
+    storage: Storage,
+    refs: Sequence[CheckpointRef],
+    options: StorageOptions | None = None,
+    copies: Copies | None = None,
 ) -> Iterator[Candidate]:
     """Look at checkpoints, newest first; each is read when it is asked for.
 
@@ -112,21 +128,42 @@ def candidates(
     for ref in sorted(refs, key=lambda r: r.checkpoint_id, reverse=True):
         try:
             if is_uri(ref.directory):
-                point, found = _look_at(ref.directory, options)
+                candidate = _candidate(ref, *_look_at(ref.directory, options), None)
             else:
-                metadata = load_checkpoint(storage, ref.directory)
+                metadata, found = _metadata(storage, ref, copies)
                 point = RestorePoint(storage.uri, ref.directory, metadata)
-                found = look_at_files(storage, ref.directory, metadata)
+                found += look_at_files(storage, ref.directory, metadata)
+                candidate = _candidate(ref, point, found, copies)
         except CorruptStateError as error:
-            found = [FileProblem(str(error))]
+            candidate = Candidate(ref, None, (str(error),))
         except UsageError as error:
             # It was completed, so its metadata was there.
-            found = [FileProblem(str(error), missing=True)]
-        if found:
-            texts = tuple(problem.text for problem in found)
-            yield Candidate(ref, None, texts, all(problem.missing for problem in found))
-        else:
-            yield Candidate(ref, point)
+            candidate = Candidate(ref, None, (str(error),), missing=True)
+        yield candidate
+
+
+def _metadata(
+    storage: Storage, ref: CheckpointRef, copies: Copies | None
+) -> tuple[CheckpointMetadata, list[FileProblem]]:
+    known = None if copies is None else copies.metadata(ref)
+    try:
+        return load_checkpoint(storage, ref.directory), []
+    except (CorruptStateError, UsageError, IncompatibleStateError) as error:
+        if known is None:
+            raise
+        return known, [FileProblem(str(error), missing=isinstance(error, UsageError))]
+
+
+def _candidate(
+    ref: CheckpointRef, point: RestorePoint, found: list[FileProblem], copies: Copies | None
+) -> Candidate:
+    """Judge a checkpoint whose metadata is known, by what is wrong with its files."""
+    texts = tuple(problem.text for problem in found)
+    files = [problem.file for problem in found if problem.file is not None]
+    if not found or (copies is not None and copies.replace(ref.checkpoint_id, files)):
+        damaged = tuple(file.path for file in files)
+        return Candidate(ref, replace(point, damaged=damaged), texts)
+    return Candidate(ref, None, texts, all(problem.missing for problem in found))
 
 
 @dataclass(frozen=True)
@@ -179,6 +216,12 @@ def decide_restore(found: Iterable[Candidate], rules: RestoreRules) -> RestoreDe
             unusable.append(candidate)
             continue
         newer = _newer_output(candidate.point, unusable, rules)
+        if candidate.problems:
+            log.warning(
+                "checkpoint %s is restored with local copies: %s",
+                candidate.ref.checkpoint_id,
+                "; ".join(candidate.problems),
+            )
         for problem in map(_cannot_be_used, unusable):
             log.warning("%s", problem)
         if unusable:

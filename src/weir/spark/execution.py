@@ -128,6 +128,7 @@ def _supervisor(submission: Submission, spark: SparkSession, workspace: Workspac
         claim=origin.claim,
         lineage=origin.lineage,
         configuration=submission.shown,
+        one_host=place.local,
     )
     surroundings = Surroundings(
         clock=clock,

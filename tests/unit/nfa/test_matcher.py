@@ -124,7 +124,7 @@ def test_only_instances_of_a_class_fit_a_subtype():
 
 def test_skipping_to_what_is_missing_can_be_an_error():
     strict = Skip.skip_to_first("b").throw_exception_on_miss()
-    with pytest.raises(UsageError, match="Could not skip to 'b'.* has no such event"):
+    with pytest.raises(UsageError, match=r"Could not skip to 'b'.* has no such event"):
         found(pattern_of("a ~ b? > c", skip=strict), "a c")
     with pytest.raises(UsageError, match="Could not skip to first element of a match"):
         found(pattern_of("a > b", skip=Skip.skip_to_last("a").throw_exception_on_miss()), "a b")

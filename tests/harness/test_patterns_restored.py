@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from tests.harness.overtaking import Overtake
 from tests.harness.overtaking import job as overtaken
@@ -70,6 +72,7 @@ def described(match):
     return f"{match['start'][0][0]}: {numbers(match)}"
 
 
+@cache
 def undisturbed(**how):
     found = sorted(started(program(**how)).run(30).collected())
     assert len(found) > 20

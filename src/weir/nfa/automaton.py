@@ -12,7 +12,7 @@ import enum
 import zlib
 from dataclasses import dataclass, field
 
-from weir.nfa.condition import Condition, Tester, Testers
+from weir.nfa.condition import Condition, Tester, Testers, asks_context
 from weir.nfa.spec import Skip
 
 
@@ -38,14 +38,17 @@ class StateKind(enum.Enum):
 
 @dataclass(eq=False)
 class State:
-    """One state; `stage` is the name under which an event is kept that is taken from here."""
+    """One state; `stage` is the name under which an event is kept that is taken from here.
+
+    With `by_event`, what happens here depends on the event alone, so it is the same for all runs.
+    """
 
     number: int
     stage: str
     kind: StateKind = StateKind.NORMAL
     step_ms: int | None = None
     edges: list[Edge] = field(default_factory=list)
-    has_proceed: bool = False
+    by_event: bool = True
 
     def to(self, action: Action, target: State, condition: Condition) -> None:
         """Add an edge."""
@@ -88,7 +91,8 @@ def finished(
     for state in states:
         for edge in state.edges:
             edge.tester = testers.tester(edge.condition)
-        state.has_proceed = any(e.action is Action.PROCEED for e in state.edges)
+    for state in states:
+        state.by_event = not any(asks_context(e.condition) for e in _edges_asked(state))
     return Automaton(
         states=tuple(states),
         start=start,
@@ -98,6 +102,29 @@ def finished(
         testers=testers,
         signature=_signature(states, start, stages),
     )
+
+
+def _edges_asked(state: State) -> list[Edge]:
+    """Return all edges that are looked at when an event comes to a state."""
+    asked: list[Edge] = []
+    for at in _passed(state):
+        asked += at.edges
+        for edge in at.edges:
+            if edge.action is Action.TAKE:
+                # Behind what is taken, only the way to the end is asked for.
+                behind = (e for s in _passed(edge.target) for e in s.edges)
+                asked += [e for e in behind if e.action is Action.PROCEED]
+    return asked
+
+
+def _passed(state: State) -> list[State]:
+    """Return a state and all that it may PROCEED to."""
+    found = [state]
+    for at in found:
+        found += [
+            e.target for e in at.edges if e.action is Action.PROCEED and e.target not in found
+        ]
+    return found
 
 
 def _signature(states: list[State], start: State, stages: list[str]) -> int:

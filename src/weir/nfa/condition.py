@@ -45,6 +45,15 @@ Condition: TypeAlias = Check | Not | All | Some
 ALWAYS = All()
 
 
+def asks_context(condition: Condition) -> bool:
+    """Tell whether a condition depends on more than the event."""
+    if isinstance(condition, Check):
+        return condition.with_context
+    if isinstance(condition, Not):
+        return asks_context(condition.condition)
+    return any(asks_context(c) for c in condition.conditions)
+
+
 class Trial:
     """One event that is being tried, and what the checks said about it so far."""
 

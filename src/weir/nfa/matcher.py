@@ -11,18 +11,20 @@ however far time has moved on since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from weir.errors import UsageError
-from weir.nfa.automaton import Action, Automaton, Edge, State, StateKind
+from weir.nfa.automaton import Action, Automaton, State, StateKind
 from weir.nfa.spec import Skip, SkipTo
 
 NOTHING = -1
 """The node of a run that has no event yet, and the one before the first."""
 _GARBAGE_FROM = 1024
+_LONG_AGO, _NEVER = -(1 << 65), 1 << 65
+PROCEED, IGNORE = Action.PROCEED, Action.IGNORE
 
 Match = dict[str, list[Any]]
 """Events by the name of their stage, in the order of the match."""
@@ -51,6 +53,19 @@ class Node(NamedTuple):
     stage: int
     event: int
     previous: int
+
+
+class Move(NamedTuple):
+    """What an event makes of a run: taken by a stage or passed over, on to a state or complete."""
+
+    stage: int
+    target: int
+    goes_on: bool
+    completes: bool
+
+
+_STAYS: Sequence[Move] = ()
+"""The one move that leaves a run as it is; that nothing is open is an empty list."""
 
 
 @dataclass
@@ -126,7 +141,8 @@ class Matcher:
         """Bind to an automaton; without `timeouts` partial matches end by time unheard."""
         self.automaton = automaton
         self._states = automaton.states
-        self._has_windows = automaton.has_windows
+        self._windowed = automaton.has_windows
+        self._has_steps = any(state.step_ms is not None for state in automaton.states)
         self._timeouts = timeouts
         self._stage_numbers = {name: i for i, name in enumerate(automaton.stages)}
         self.context = MatchContext(self, now)
@@ -143,6 +159,8 @@ class Matcher:
         self._next_event = max(self._kept, default=-1) + 1
         self._next_node = max(memory.nodes, default=-1) + 1
         self._collect_at = len(memory.nodes) * 2 + _GARBAGE_FROM
+        self._last_ms = _LONG_AGO
+        self._nothing_due_before = _LONG_AGO if self._windowed else _NEVER
         self.found = Found()
 
     def pause(self) -> tuple[dict[int, Any], set[int]]:
@@ -177,31 +195,46 @@ class Matcher:
 
     def process(self, event: Any, time_ms: int) -> None:
         """Let an event happen; time has been advanced to it before."""
-        memory, context, trial = self.memory, self.context, self._trial
-        context.time_ms = time_ms
-        trial.begin(event)
+        memory, start = self.memory, self._start
+        self.context.time_ms = time_ms
+        if time_ms < self._last_ms and self._windowed:
+            self._nothing_due_before = time_ms
+        self._last_ms = time_ms
+        self._trial.begin(event)
         step = _Step(event, time_ms)
+        moves_of, runs = step.moves, step.runs
         for run in memory.runs:
-            context.begin(run)
-            trial.next_run()
-            self._follow(run, step)
-        context.begin(self._start)
-        trial.next_run()
-        self._follow(self._start, step)
-        memory.runs = step.runs
-        self._finish(step.complete, time_ms)
+            moves = moves_of.get(run.state)
+            if moves is None:
+                moves = self._moves(run, step)
+            if moves is _STAYS:
+                runs.append(run)
+            else:
+                self._follow(run, moves, step)
+        self._follow(start, self._moves(start, step), step)
+        memory.runs = runs
+        if step.complete or memory.waiting:
+            self._finish(step.complete, time_ms)
         if len(memory.nodes) > self._collect_at:
             self._collect()
             self._collect_at = len(memory.nodes) * 2 + _GARBAGE_FROM
 
-    def _follow(self, run: Run, step: _Step) -> None:
-        """Follow all open edges from a run; PROCEED leads on to further ones."""
-        trial = self._trial
-        mark = len(step.runs)
+    def _moves(self, run: Run, step: _Step) -> Sequence[Move]:
+        """Return what an event makes of a run; where all runs are alike, it is found once."""
         state = self._states[run.state]
-        stopped = False
-        seen = {state.number} if state.has_proceed else None
-        todo = [state]
+        if state.by_event:
+            moves = step.moves[run.state] = self._open_moves(state)
+            return moves
+        self.context.begin(run)
+        self._trial.next_run()
+        return self._open_moves(state)
+
+    def _open_moves(self, state: State) -> Sequence[Move]:
+        """Follow all open edges from a state; PROCEED leads on to further ones."""
+        trial, begin = self._trial, state.number
+        moves: list[Move] = []
+        stops = False
+        seen, todo = {begin}, [state]
         while todo:
             state = todo.pop()
             for edge in state.edges:
@@ -209,25 +242,44 @@ class Matcher:
                 if tester is not None and not tester(trial):
                     continue
                 target = edge.target
-                if edge.action is Action.PROCEED:
+                if edge.action is PROCEED:
                     if target.kind is StateKind.STOP:
-                        stopped = True
-                    elif seen is not None and target.number not in seen:
+                        stops = True
+                    elif target.number not in seen:
                         seen.add(target.number)
                         todo.append(target)
-                elif edge.action is Action.TAKE:
-                    self._take(run, state, edge, step)
-                elif run.node != NOTHING:
-                    if target.kind is StateKind.FINAL:
-                        step.complete.append(Complete(run.node, run.first))
-                    elif target.number == run.state:
-                        step.runs.append(run)
-                    else:
-                        step.runs.append(run._replace(state=target.number))
-        if stopped:
-            del step.runs[mark:]
+                    continue
+                final = target.kind is StateKind.FINAL
+                if edge.action is IGNORE:
+                    moves.append(Move(NOTHING, target.number, not final, final))
+                else:
+                    stage = self._stage_numbers[state.stage]
+                    completes = final or self._ends_here(target)
+                    moves.append(Move(stage, target.number, not final, completes))
+        if stops:
+            return [move._replace(goes_on=False) for move in moves if move.completes]
+        if len(moves) == 1 and moves[0].stage == NOTHING and moves[0].target == begin:
+            return _STAYS
+        return moves
 
-    def _take(self, run: Run, state: State, edge: Edge, step: _Step) -> None:
+    def _follow(self, run: Run, moves: Sequence[Move], step: _Step) -> None:
+        begins = run.node == NOTHING
+        for stage, target, goes_on, completes in moves:
+            if stage != NOTHING:
+                node, first = self._take(run, stage, step)
+                if goes_on:
+                    first_ms = step.time_ms if begins else run.first_ms
+                    step.runs.append(Run(target, node, first, first_ms, last_ms=step.time_ms))
+                if completes:
+                    step.complete.append(Complete(node, first))
+            elif not begins:
+                if completes:
+                    step.complete.append(Complete(run.node, run.first))
+                elif goes_on:
+                    step.runs.append(run if target == run.state else run._replace(state=target))
+
+    def _take(self, run: Run, stage: int, step: _Step) -> tuple[int, int]:
+        """Make the event part of a run; return the new node and the first event."""
         number = step.number
         if number is None:
             number = step.number = self._next_event
@@ -235,17 +287,8 @@ class Matcher:
             self.fresh[number] = step.event
         node = self._next_node
         self._next_node = node + 1
-        stage = self._stage_numbers[state.stage]
         self.memory.nodes[node] = Node(stage, number, run.node)
-        begins = run.node == NOTHING
-        first = number if begins else run.first
-        if edge.target.kind is StateKind.FINAL:
-            step.complete.append(Complete(node, first))
-            return
-        first_ms = step.time_ms if begins else run.first_ms
-        step.runs.append(Run(edge.target.number, node, first, first_ms, last_ms=step.time_ms))
-        if edge.target.has_proceed and self._ends_here(edge.target):
-            step.complete.append(Complete(node, first))
+        return node, number if run.node == NOTHING else run.first
 
     def _ends_here(self, state: State) -> bool:
         """Tell whether the rest of the pattern may be left out."""
@@ -253,7 +296,7 @@ class Matcher:
         while todo:
             for edge in todo.pop().edges:
                 target = edge.target
-                if edge.action is not Action.PROCEED or target.number in seen:
+                if edge.action is not PROCEED or target.number in seen:
                     continue
                 if edge.tester is None or edge.tester(self._trial):
                     if target.kind is StateKind.FINAL:
@@ -264,10 +307,13 @@ class Matcher:
 
     def advance(self, time_ms: int) -> None:
         """Let time pass: end what is over by then, each at its own deadline."""
-        if not self._has_windows or not self.memory.runs:
+        if not self.memory.runs or time_ms < self._nothing_due_before:
             return
         due = self.next_deadline()
         if due is None or due > time_ms:
+            # With steps a run may come to a state in which it has less time than before.
+            if due is not None and not self._has_steps:
+                self._nothing_due_before = due
             return
         runs = [(self._deadline(run), run) for run in self.memory.runs]
         ended = sorted(((d, run) for d, run in runs if d is not None and d <= time_ms), key=_time)
@@ -362,12 +408,13 @@ class Matcher:
 class _Step:
     """What an event leads to."""
 
-    __slots__ = ("complete", "event", "number", "runs", "time_ms")
+    __slots__ = ("complete", "event", "moves", "number", "runs", "time_ms")
 
     def __init__(self, event: Any, time_ms: int) -> None:
         self.event = event
         self.time_ms = time_ms
         self.number: int | None = None
+        self.moves: dict[int, Sequence[Move]] = {}
         self.runs: list[Run] = []
         self.complete: list[Complete] = []
 

@@ -282,7 +282,7 @@ class PatternOperator(StatefulOperator):
 
     def _of_time(self, time_ms: int, due: _Due) -> list[Any]:
         fresh = due.fresh.get(time_ms, [])
-        stored = self._waiting.get(time_ms)
+        stored = self._waiting.get(time_ms) if time_ms in due.times else None
         if stored is None:
             return fresh
         self._waiting.remove(time_ms)

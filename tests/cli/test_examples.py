@@ -33,6 +33,9 @@ PRINTED_TOGETHER = {
         "('is', 1)\n('the', 1)\n('question', 1)\n"
     ),
     "number_records_count.py": "('a', 1)\n('b', 2)\n('a', 3)\n",
+    "rising_temperature.py": (
+        "rack 1 rises: [91.0, 97.5, 104.0]\nrack 2 is silent\nrack 3 is silent\n"
+    ),
 }
 
 

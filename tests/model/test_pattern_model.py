@@ -3,20 +3,25 @@
 The search knows no states: a match is a choice of events for every stage, each of which fits, and
 which lie apart as the contiguity allows. It covers next, followed_by and followed_by_any, with
 times and optional stages; events come out of order, and the job is restarted on the way.
+
+Patterns of every kind are compared with themselves: it changes nothing how often a matcher is put
+away and taken out again, nor in how many steps time moves.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.harness.programs import environment, started
+from tests.unit.nfa.notation import Event, named, pattern_of
 
-from weir.cep import CEP, Pattern
+from weir.cep import CEP, AfterMatchSkipStrategy, Pattern, WithinType
 from weir.common import Duration, Types
 from weir.common.watermark_strategy import WatermarkStrategy
+from weir.errors import UsageError
 from weir.nfa.compiler import compile_pattern
 from weir.nfa.matcher import Matcher, Memory
 from weir.testing.campaign_backends import settings_of
@@ -182,3 +187,86 @@ def test_a_job_that_is_restarted_finds_what_a_search_finds(pattern, events, take
         letters = [e[1] for e in sorted(events, key=lambda e: e[3]) if e[0] == key]
         expected += [(key, match) for match in searched(pattern, letters)]
     assert sorted([*first, *later.collected()]) == sorted(expected)
+
+
+JOINS = st.sampled_from([">", "~", "~~", "~", "!>", "!~"])
+COUNTS = st.sampled_from(["", "", "+", "*2", "*1-2", "*2+"])
+OPTIONS = st.sampled_from(["", "", "c", "x", "g"])
+SKIPS = st.sampled_from(
+    [
+        None,
+        AfterMatchSkipStrategy.skip_to_next(),
+        AfterMatchSkipStrategy.skip_past_last_event(),
+        AfterMatchSkipStrategy.skip_to_first("b"),
+        AfterMatchSkipStrategy.skip_to_last("a"),
+    ]
+)
+
+
+@st.composite
+def any_patterns(draw):
+    """Patterns with everything that there is, in the notation of the golden cases."""
+    words = []
+    for letter in draw(st.permutations("abc").map(lambda p: p[: draw(st.integers(1, 3))])):
+        words += [draw(JOINS)] if words else []
+        if words and words[-1].startswith("!"):
+            words.append(letter)
+            continue
+        count = draw(COUNTS)
+        options = draw(OPTIONS) if count else ""
+        optional = draw(st.sampled_from(["", "", "?"]))
+        words.append(f"{letter}{count}{options}{optional}")
+    if len(words) > 1 and draw(st.booleans()):
+        tail = draw(st.sampled_from(["", "", "*2", "+", "?"]))
+        words = ["(", *words, f"){tail}", ">", "d"]
+    try:
+        pattern = pattern_of(" ".join(words), skip=draw(SKIPS))
+        if draw(st.booleans()):
+            pattern.within(draw(st.integers(1, 8)), draw(st.sampled_from(list(WithinType))))
+        compile_pattern(pattern.spec())
+    except UsageError:
+        reject()
+    return pattern
+
+
+def run_in_steps(pattern, events, pauses, stops):
+    """Return matches and timeouts with their times; `stops` are times that are gone through."""
+    matcher = Matcher(compile_pattern(pattern.spec()), timeouts=True)
+    kept, found = {}, []
+    for number, event in enumerate(events):
+        for time in sorted(stops):
+            if event.time - 3 <= time < event.time:
+                matcher.advance(time)
+        matcher.advance(event.time)
+        matcher.process(event, event.time)
+        if number in pauses:
+            new, dropped = matcher.pause()
+            kept = {k: v for k, v in {**kept, **new}.items() if k not in dropped}
+            found.append(matcher.found)
+            memory = matcher.memory
+            matcher.resume(
+                Memory(list(memory.runs), list(memory.waiting), dict(memory.nodes)),
+                kept.__getitem__,
+            )
+    matcher.advance(1_000)
+    found.append(matcher.found)
+    return (
+        [(named(m), t) for f in found for m, t in f.matches],
+        [(named(m), t) for f in found for m, t in f.timeouts],
+    )
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(
+    any_patterns(),
+    st.lists(st.tuples(st.sampled_from("aabbcd"), st.integers(0, 3)), max_size=9),
+    st.sets(st.integers(0, 9)),
+    st.sets(st.integers(0, 30)),
+)
+def test_pauses_and_steps_of_time_change_nothing(pattern, letters, pauses, stops):
+    time, events = 0, []
+    for number, (letter, gap) in enumerate(letters):
+        time += gap
+        events.append(Event(letter, f"{letter}{number}", 0, time))
+    at_once = run_in_steps(pattern, events, (), ())
+    assert run_in_steps(pattern, events, pauses, stops) == at_once

@@ -23,6 +23,7 @@ from weir.common.watermark_strategy import WatermarkStrategy
 from weir.datastream import OutputTag, ProcessFunction
 from weir.datastream.state import ValueStateDescriptor
 from weir.errors import IncompatibleStateError, UsageError, UserFunctionError
+from weir.testing.clock import ManualClock
 from weir.testing.harness import HarnessOptions, JobHarness, collect
 
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.STRING(), Types.DOUBLE(), Types.LONG()])
@@ -353,6 +354,30 @@ def test_in_processing_time_a_comparator_orders_events_of_one_millisecond():
     harness.clock.advance(1)
     harness.run_epoch()
     assert harness.collected() == ["1,3,2"]
+
+
+SLOW = ManualClock()
+
+
+class Slow(PatternProcessFunction):
+    def process_match(self, match, ctx):
+        SLOW.advance(1)
+        yield ctx.timestamp(), ctx.current_processing_time()
+
+
+def test_in_processing_time_all_records_of_an_epoch_have_one_time():
+    env = environment()
+    records = [event(i, "s", 0) for i in range(9)]
+    stream = env.from_collection(records, EVENT).key_by(lambda e: e[0], Types.STRING())
+    found = CEP.pattern(stream, Pattern.begin("any")).in_processing_time()
+    collect(found.process(Slow()))
+    harness = started(env, 1, clock=SLOW)
+    begin = SLOW.now_ms()
+    harness.run_epoch(take=5)
+    harness.run_epoch()
+    times, clocks = zip(*harness.collected(), strict=True)
+    assert [time - begin for time in times] == [0, 0, 0, 0, 0, 5, 5, 5, 5]
+    assert [clock - begin for clock in clocks] == list(range(1, 10))
 
 
 def failing(pattern, function=numbers):

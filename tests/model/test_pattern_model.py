@@ -19,6 +19,7 @@ from tests.harness.programs import environment, started
 from tests.unit.nfa.notation import Event, named, pattern_of
 
 from weir.cep import CEP, AfterMatchSkipStrategy, Pattern, WithinType
+from weir.cep._pattern import spec_of
 from weir.common import Duration, Types
 from weir.common.watermark_strategy import WatermarkStrategy
 from weir.errors import UsageError
@@ -126,7 +127,7 @@ def positions(pattern, match, number):
 @settings(max_examples=examples(400), deadline=None)
 @given(PATTERNS, LETTERS, st.sets(st.integers(0, 8)))
 def test_the_matcher_finds_what_a_search_finds_with_pauses_anywhere(pattern, letters, pauses):
-    matcher = Matcher(compile_pattern(built(pattern, lambda e: e[0]).spec()))
+    matcher = Matcher(compile_pattern(spec_of(built(pattern, lambda e: e[0]))))
     kept, matches = {}, []
     for number, letter in enumerate(letters):
         matcher.process((letter, number), number)
@@ -135,7 +136,7 @@ def test_the_matcher_finds_what_a_search_finds_with_pauses_anywhere(pattern, let
             kept = {k: v for k, v in {**kept, **new}.items() if k not in dropped}
             matches += matcher.found.matches
             memory = matcher.memory
-            matcher = Matcher(compile_pattern(built(pattern, lambda e: e[0]).spec()))
+            matcher = Matcher(compile_pattern(spec_of(built(pattern, lambda e: e[0]))))
             resumed = Memory(list(memory.runs), list(memory.waiting), dict(memory.nodes))
             matcher.resume(resumed, kept.__getitem__)
     matches += matcher.found.matches
@@ -223,7 +224,7 @@ def any_patterns(draw):
         pattern = pattern_of(" ".join(words), skip=draw(SKIPS))
         if draw(st.booleans()):
             pattern.within(draw(st.integers(1, 8)), draw(st.sampled_from(list(WithinType))))
-        compile_pattern(pattern.spec())
+        compile_pattern(spec_of(pattern))
     except UsageError:
         reject()
     return pattern
@@ -231,7 +232,7 @@ def any_patterns(draw):
 
 def run_in_steps(pattern, events, pauses, stops):
     """Return matches and timeouts with their times; `stops` are times that are gone through."""
-    matcher = Matcher(compile_pattern(pattern.spec()), timeouts=True)
+    matcher = Matcher(compile_pattern(spec_of(pattern)), timeouts=True)
     kept, found = {}, []
     for number, event in enumerate(events):
         for time in sorted(stops):

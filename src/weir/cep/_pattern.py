@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from weir.cep._conditions import as_check, subtype_check
-from weir.cep._skip import AfterMatchSkipStrategy
+from weir.cep._skip import AfterMatchSkipStrategy, skip_of
 from weir.common.time import Duration, Time, to_ms
 from weir.errors import UsageError
 from weir.nfa.condition import ALWAYS, All, Some
@@ -227,10 +227,6 @@ class Pattern:
             first = first._previous
         return first._skip or AfterMatchSkipStrategy.no_skip()
 
-    def spec(self) -> PatternSpec:
-        """Return the pattern as a value of the engine."""
-        return PatternSpec(self._stages(), self.get_after_match_skip_strategy().skip)
-
     def __repr__(self) -> str:
         """Show the names of the stages."""
         return f"Pattern({' '.join(stage.name for stage in self._stages())})"
@@ -305,6 +301,11 @@ class Pattern:
         if self._stage.group is not None:
             msg = f"A group does not support {method}(): call it on the patterns in the group"
             raise UsageError(msg)
+
+
+def spec_of(pattern: Pattern) -> PatternSpec:
+    """Return a pattern as a value of the engine."""
+    return PatternSpec(pattern._stages(), skip_of(pattern.get_after_match_skip_strategy()))
 
 
 def _stage(name: Any, contiguity: Contiguity, method: str) -> Stage:

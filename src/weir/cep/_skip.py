@@ -8,8 +8,6 @@ from typing import Any
 from weir.errors import UsageError
 from weir.nfa.spec import Skip, SkipTo
 
-_NOTHING = Skip()
-
 
 @dataclass(frozen=True)
 class AfterMatchSkipStrategy:
@@ -19,7 +17,7 @@ class AfterMatchSkipStrategy:
     partial match is left that could remove it.
     """
 
-    _skip: Skip = _NOTHING
+    _skip: Skip | None = None
 
     @staticmethod
     def no_skip() -> AfterMatchSkipStrategy:
@@ -54,18 +52,19 @@ class AfterMatchSkipStrategy:
         Raises:
             UsageError: the strategy does not skip to a name.
         """
-        if self._skip.stage is None:
+        skip = skip_of(self)
+        if skip.stage is None:
             msg = (
                 "throw_exception_on_miss() belongs to skip_to_first() and skip_to_last(): "
-                f"{self._skip.to.value} skips to no pattern that could be missing"
+                f"{skip.to.value} skips to no pattern that could be missing"
             )
             raise UsageError(msg)
-        return replace(self, _skip=replace(self._skip, raises=True))
+        return AfterMatchSkipStrategy(replace(skip, raises=True))
 
-    @property
-    def skip(self) -> Skip:
-        """The strategy as a value of the engine."""
-        return self._skip
+
+def skip_of(strategy: AfterMatchSkipStrategy | None) -> Skip:
+    """Return a strategy as a value of the engine."""
+    return Skip() if strategy is None or strategy._skip is None else strategy._skip
 
 
 def _named(name: Any, method: str) -> str:

@@ -14,7 +14,7 @@ from weir.cep._functions import (
     Select,
     SelectWithTimeouts,
 )
-from weir.cep._pattern import Pattern
+from weir.cep._pattern import Pattern, spec_of
 from weir.common.typeinfo import Types
 from weir.datastream import DataStream, KeyedStream, OutputTag
 from weir.datastream._stream import declared_type
@@ -59,7 +59,7 @@ class CEP:
         if not isinstance(pattern, Pattern):
             msg = f"CEP.pattern() expects a Pattern, found {pattern!r}"  # type: ignore[unreachable]
             raise TypeError(msg)
-        spec = pattern.spec()
+        spec = spec_of(pattern)
         compile_pattern(spec)
         return PatternStream(input, spec, _compare(comparator))
 

@@ -125,6 +125,7 @@ class PatternOperator(StatefulOperator):
         self._arrived: dict[Any, _Due] = {}
         self._held = 0
         self._now_ms = 0
+        self._epoch_ms: int | None = None
         self._out: list[Any] = []
         self._stamps: list[int | None] = []
 
@@ -151,8 +152,7 @@ class PatternOperator(StatefulOperator):
         if self._in_event_time:
             self._arrive(chunk)
         else:
-            self._now_ms = max(self._now_ms, self.facts.clock.now_ms())
-            now = self._now_ms
+            now = self._time_of_epoch()
             due: dict[Any, _Due] = self._arrived if self._order is not None else {}
             for value, key, group in keyed_rows(chunk):
                 found = due.get(key)
@@ -163,6 +163,12 @@ class PatternOperator(StatefulOperator):
                 self._run_all(due, now)
             else:
                 self._hold(len(chunk.values))
+
+    def _time_of_epoch(self) -> int:
+        """Return the time of all records of this epoch: in how many chunks they come is chance."""
+        if self._epoch_ms is None:
+            self._epoch_ms = self._now_ms = max(self._now_ms, self.facts.clock.now_ms())
+        return self._epoch_ms
 
     def _arrive(self, chunk: Chunk) -> None:
         arrived, watermark = self._arrived, self.watermark
@@ -365,6 +371,7 @@ class PatternOperator(StatefulOperator):
 
     def end_epoch(self) -> None:
         """Write records that still wait to state."""
+        self._epoch_ms = None
         self._store_arrived()
         super().end_epoch()
 

@@ -15,6 +15,7 @@ from weir.cep import (
     SimpleCondition,
     WithinType,
 )
+from weir.cep._pattern import spec_of
 from weir.common import Duration, Time
 from weir.datastream import OutputTag, StreamExecutionEnvironment
 from weir.errors import UsageError
@@ -208,13 +209,13 @@ def test_what_the_pattern_is_for_is_checked():
     "length", [5_000, Duration.of_seconds(5), Time.seconds(5), datetime.timedelta(seconds=5)]
 )
 def test_lengths_of_time_have_every_spelling(length):
-    assert compile_pattern(a().within(length).spec()).window_ms == 5_000
+    assert compile_pattern(spec_of(a().within(length))).window_ms == 5_000
 
 
 def test_the_smallest_window_of_all_holds_for_the_whole_pattern():
     group = Pattern.begin("b").within(7).next("c")
     pattern = a().within(9).next(group).followed_by("d").within(8)
-    assert compile_pattern(pattern.spec()).window_ms == 7
+    assert compile_pattern(spec_of(pattern)).window_ms == 7
 
 
 def test_calls_change_the_last_stage_and_stages_know_the_one_before():
@@ -230,7 +231,7 @@ def test_calls_change_the_last_stage_and_stages_know_the_one_before():
 
 def test_the_same_pattern_has_the_same_signature_and_others_have_another():
     def signature(pattern):
-        return compile_pattern(pattern.spec()).signature
+        return compile_pattern(spec_of(pattern)).signature
 
     assert signature(loop()) == signature(a().followed_by("b").where(bool_of).one_or_more())
     others = [a().followed_by("b"), a().next("b").one_or_more(), a().followed_by("c").one_or_more()]
@@ -240,4 +241,4 @@ def test_the_same_pattern_has_the_same_signature_and_others_have_another():
 def test_optional_before_a_quantifier_is_not_forgotten():
     early = Pattern.begin("a").next("b").optional().one_or_more()
     late = Pattern.begin("a").next("b").one_or_more().optional()
-    assert early.spec() == late.spec()
+    assert spec_of(early) == spec_of(late)

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from weir.cep import Pattern
+from weir.cep._pattern import spec_of
 from weir.nfa.compiler import compile_pattern
 from weir.nfa.matcher import Matcher, Memory
 
@@ -107,7 +108,7 @@ def found(pattern, text, *, pauses=False, final=None):
 
     With `pauses` everything is put away and taken out again after each event.
     """
-    automaton = compile_pattern(pattern.spec())
+    automaton = compile_pattern(spec_of(pattern))
     matcher = Matcher(automaton, timeouts=True)
     memory, kept, matches, timeouts = Memory(), {}, [], []
     matcher.resume(memory, kept.__getitem__)

@@ -7,6 +7,7 @@ from tests.unit.nfa.notation import Event, found, pattern_of
 
 from weir.cep import AfterMatchSkipStrategy as Skip
 from weir.cep import Pattern, SimpleCondition, WithinType
+from weir.cep._pattern import spec_of
 from weir.errors import UsageError
 from weir.nfa.compiler import compile_pattern
 from weir.nfa.matcher import Matcher
@@ -22,7 +23,7 @@ def test_matches_and_timeouts_do_not_depend_on_how_far_time_moves_at_once():
 
 
 def test_a_match_that_time_completes_has_the_time_at_which_it_was_complete():
-    automaton = compile_pattern(pattern_of("a !~ b").within(5).spec())
+    automaton = compile_pattern(spec_of(pattern_of("a !~ b").within(5)))
     matcher = Matcher(automaton)
     matcher.process(Event("a", "a1", 0, 1), 1)
     matcher.advance(1 << 62)
@@ -61,7 +62,7 @@ def test_a_bound_between_events_holds_while_others_are_passed_over():
 
 
 def test_everything_is_forgotten_that_nothing_needs():
-    automaton = compile_pattern(pattern_of("a ~ b").spec())
+    automaton = compile_pattern(spec_of(pattern_of("a ~ b")))
     matcher = Matcher(automaton)
     for number in range(5_000):
         matcher.process(Event("ab"[number % 2], str(number), 0, number), number)
@@ -116,7 +117,7 @@ def test_only_instances_of_a_class_fit_a_subtype():
         pass
 
     pattern = Pattern.begin("a").where(lambda e: e.kind == "a").subtype(Special)
-    matcher = Matcher(compile_pattern(pattern.spec()))
+    matcher = Matcher(compile_pattern(spec_of(pattern)))
     for cls in (Event, Special):
         matcher.process(cls("a", cls.__name__, 0, 1), 1)
     assert [m["a"][0].name for m, _ in matcher.found.matches] == ["Special"]
@@ -136,7 +137,7 @@ def test_a_match_waits_for_an_earlier_one_until_time_ends_that():
         return event.kind == "c" and event.price == ctx.get_events_for_pattern("a")[0].price
 
     pattern = pattern_of("a ~ c", where={"c": of_same_price}, skip=Skip.skip_to_next()).within(10)
-    matcher = Matcher(compile_pattern(pattern.spec()), timeouts=True)
+    matcher = Matcher(compile_pattern(spec_of(pattern)), timeouts=True)
     for kind, price, time in (("a", 1, 1), ("a", 2, 5), ("c", 2, 7)):
         matcher.process(Event(kind, f"{kind}{time}", price, time), time)
     assert matcher.found.matches == []

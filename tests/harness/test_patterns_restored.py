@@ -161,3 +161,24 @@ def test_a_barrier_that_overtakes_finds_the_records_that_wait_in_memory(pause):
     assert Outcome.SETTLED in hooks.outcomes
     job.fail_over()
     assert sorted(job.run(30).collected()) == undisturbed()
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb", "hashmap-changelog"])
+def test_partial_matches_in_processing_time_end_by_the_clock_after_a_crash(backend):
+    env = environment()
+    pair = Pattern.begin("s").where(kind("s")).followed_by("e").where(kind("e")).within(100)
+    stream = env.from_collection([], EVENT).key_by(lambda e: e[0], Types.STRING())
+    found = CEP.pattern(stream, pair).in_processing_time()
+    ended = OutputTag("ended")
+    matches = found.select(numbers, None, ended, lambda match, time: (len(match), time))
+    main, side = collect(matches), collect(matches.get_side_output(ended))
+    job = started(env, backend=settings_of(backend))
+    job.run_epoch([event(1, "s", 0, key="k"), event(2, "s", 0, key="l")], checkpoint=True)
+    job.kill_slot(0)
+    job.fail_over()
+    job.clock.advance(99)
+    job.run_epoch([event(3, "e", 0, key="k")])
+    assert job.collected(main) == ["1,3"]
+    job.clock.advance(1)
+    job.run_epoch()
+    assert job.collected(side) == [(1, 100)]

@@ -16,16 +16,10 @@ from weir.cep._skip import AfterMatchSkipStrategy, skip_of
 from weir.common.time import Duration, Time, to_ms
 from weir.errors import UsageError
 from weir.nfa.condition import ALWAYS, All, Some
-from weir.nfa.spec import NEGATIONS, Contiguity, PatternSpec, Stage
+from weir.nfa.spec import NEGATIONS, Contiguity, PatternSpec, Stage, check_neighbours
 
 Length = Duration | Time | datetime.timedelta | int
 """A length of time; a number is milliseconds."""
-
-_OPTIONAL_BEFORE_NOT = (
-    "Specifying a pattern with an optional path to NOT condition is not supported yet. "
-    "You can simulate such pattern with two independent patterns, one with and the other without "
-    "the optional part."
-)
 
 
 class WithinType(enum.Enum):
@@ -176,15 +170,11 @@ class Pattern:
             UsageError: it is a negation, optional already, or behind a greedy stage.
         """
         self._no_negation("optional")
-        if self._previous is not None and self._previous._stage.greedy:
-            msg = (
-                "Optional pattern cannot be preceded by greedy pattern: "
-                f"{self._who()} comes behind '{self._previous.get_name()}'"
-            )
-            raise UsageError(msg)
         if self._stage.optional:
             msg = f"Optional already applied! Call optional() once on {self._who()}"
             raise UsageError(msg)
+        if self._previous is not None:
+            check_neighbours(self._previous._stage, replace(self._stage, optional=True))
         return self._set(optional=True)
 
     def greedy(self) -> Pattern:
@@ -246,10 +236,9 @@ class Pattern:
         if isinstance(name, Pattern):
             msg = f"{method}() expects a name: a group cannot be negated"
             raise UsageError(msg)
-        if self._stage.optional:
-            msg = f"{_OPTIONAL_BEFORE_NOT} {self._who()} is optional"
-            raise UsageError(msg)
-        return Pattern(_stage(name, contiguity, method), self)
+        stage = _stage(name, contiguity, method)
+        check_neighbours(self._stage, stage)
+        return Pattern(stage, self)
 
     def _set(self, **changes: Any) -> Pattern:
         self._stage = replace(self._stage, **changes)

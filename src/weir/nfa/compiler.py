@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from weir.errors import UsageError
 from weir.nfa.automaton import Action, Automaton, State, StateKind, finished
 from weir.nfa.condition import ALWAYS, All, Condition, Not, Some
-from weir.nfa.spec import NEGATIONS, Contiguity, PatternSpec, Skip, Stage
+from weir.nfa.spec import NEGATIONS, Contiguity, PatternSpec, Skip, Stage, check_neighbours
 
 
 def compile_pattern(spec: PatternSpec) -> Automaton:
@@ -30,6 +31,7 @@ def compile_pattern(spec: PatternSpec) -> Automaton:
     """
     window = window_of(spec.stages)
     _check_names(spec.stages, spec.skip)
+    _check_order(spec.stages)
     _check_windows(spec.stages, window)
     compiler = _Compiler(window is not None)
     end = compiler.new("", StateKind.FINAL)
@@ -74,6 +76,13 @@ def _check_names(stages: tuple[Stage, ...], skip: Skip) -> None:
             f"Pattern: found {skip.stage!r}, expected one of {', '.join(map(repr, known))}"
         )
         raise UsageError(msg)
+
+
+def _check_order(stages: tuple[Stage, ...]) -> None:
+    for before, stage in pairwise(stages):
+        check_neighbours(before, stage)
+    for stage in stages:
+        _check_order(stage.group or ())
 
 
 def _check_windows(stages: tuple[Stage, ...], window: int | None) -> None:

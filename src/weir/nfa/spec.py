@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from weir.errors import UsageError
 from weir.nfa.condition import ALWAYS, Condition
 
 
@@ -60,6 +61,27 @@ class Stage:
     step_ms: int | None = None
     gap_ms: int | None = None
     group: tuple[Stage, ...] | None = None
+
+
+def check_neighbours(before: Stage, stage: Stage) -> None:
+    """Refuse a stage that cannot come behind another.
+
+    Raises:
+        UsageError: it is optional behind a greedy one, or a negation behind an optional one.
+    """
+    if stage.contiguity in NEGATIONS and before.optional:
+        msg = (
+            "Specifying a pattern with an optional path to NOT condition is not supported yet. "
+            "You can simulate such pattern with two independent patterns, one with and the other "
+            f"without the optional part: {stage.name!r} comes behind {before.name!r}"
+        )
+        raise UsageError(msg)
+    if stage.optional and before.greedy:
+        msg = (
+            "Optional pattern cannot be preceded by greedy pattern: "
+            f"{stage.name!r} comes behind {before.name!r}"
+        )
+        raise UsageError(msg)
 
 
 class SkipTo(enum.Enum):

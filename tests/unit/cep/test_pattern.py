@@ -34,6 +34,14 @@ def loop():
     return a().followed_by("b").one_or_more()
 
 
+def begun_then(follow, change):
+    """Change a stage after the next one was added."""
+    begun = loop()
+    whole = follow(begun)
+    change(begun)
+    return whole
+
+
 REFUSED = {
     "not_followed_by at the end": (
         lambda: a().not_followed_by("b"),
@@ -67,6 +75,14 @@ REFUSED = {
     "optional behind greedy": (
         lambda: loop().greedy().followed_by("c").optional(),
         "Optional pattern cannot be preceded by greedy pattern",
+    ),
+    "greedy before optional": (
+        lambda: begun_then(lambda b: b.followed_by("c").optional(), lambda b: b.greedy()),
+        "Optional pattern cannot be preceded by greedy pattern",
+    ),
+    "optional before not": (
+        lambda: begun_then(lambda b: b.not_next("c"), lambda b: b.optional()),
+        "optional path to NOT condition is not supported",
     ),
     "times from 0 behind greedy": (
         lambda: loop().greedy().followed_by("c").times(0, 2),

@@ -23,6 +23,7 @@ from weir.common.watermark_strategy import WatermarkStrategy
 from weir.datastream import OutputTag, ProcessFunction
 from weir.datastream.state import ValueStateDescriptor
 from weir.errors import IncompatibleStateError, UsageError, UserFunctionError
+from weir.keygroup import key_group
 from weir.testing.clock import ManualClock
 from weir.testing.harness import HarnessOptions, JobHarness, collect
 
@@ -462,6 +463,26 @@ def test_many_events_of_an_epoch_go_to_state_before_their_time_comes(monkeypatch
     assert run(env, take=7).collected() == [
         ",".join(map(str, range(at, at + 5))) for at in range(0, 20, 5)
     ]
+
+
+def test_nothing_is_kept_of_matches_that_are_over():
+    env = environment()
+    pattern = Pattern.begin("s").where(kind("s")).followed_by("e").where(kind("e")).within(10)
+    collect(CEP.pattern(keyed(env, []), pattern).select(numbers).name("pattern"))
+    harness = started(env, 1)
+    (operator,) = harness.operators("pattern")
+    harness.run_epoch([event(1, "s", 1), event(2, "s", 2), event(3, "x", 3)])
+    kept = operator.state_entries()
+    harness.run_epoch([event(4, "e", 4), event(5, "s", 6), event(6, "x", 7)])
+    assert operator.state_entries() <= kept
+    assert harness.collected() == ["1,4", "2,4"]
+    harness.run_epoch([event(7, "x", 50)])
+    harness.run_epoch([event(8, "x", 90)])
+    current = operator.backend.current
+    current.key, current.group = "k", key_group("k", operator.node.max_parallelism)
+    assert operator._events.keys() == []
+    assert operator._partial.value() is None
+    assert operator._waiting.keys() == [90]
 
 
 def test_partial_matches_of_another_pattern_are_refused():

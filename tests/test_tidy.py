@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYERS = (
     ("cli",),
     ("demo",),
+    ("cep",),
     ("datastream",),
     ("spark",),
     ("offline",),
@@ -36,7 +37,7 @@ LAYERS = (
     ("common",),
     ("keygroup",),
     ("keys",),
-    ("clock", "failpoint", "ids", "notices"),
+    ("clock", "failpoint", "ids", "nfa", "notices"),
     ("errors",),
 )
 # The package's own door and the shipped test tools may import anything; nobody imports the latter.

@@ -6,7 +6,16 @@ from weir.errors import UsageError
 from weir.graph import kinds
 from weir.graph.kinds import Kind
 from weir.graph.plan import OperatorNode
-from weir.runtime import async_wait, connected, interval_join, keyed, rolling, sinks, stateless
+from weir.runtime import (
+    async_wait,
+    connected,
+    interval_join,
+    keyed,
+    patterns,
+    rolling,
+    sinks,
+    stateless,
+)
 from weir.runtime.operator import Operator, TaskFacts
 
 SLOT_OPERATORS: dict[Kind, type[Operator]] = {
@@ -18,6 +27,7 @@ SLOT_OPERATORS: dict[Kind, type[Operator]] = {
     kinds.TIMESTAMPS: stateless.TimestampsOperator,
     kinds.REDUCE: rolling.RollingReduce,
     kinds.AGGREGATE: rolling.RollingAggregate,
+    kinds.CEP: patterns.PatternOperator,
     kinds.CO_MAP: connected.CoMap,
     kinds.CO_FLAT_MAP: connected.CoFlatMap,
     kinds.CO_PROCESS: connected.CoProcess,

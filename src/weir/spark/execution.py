@@ -73,7 +73,9 @@ def submit(graph: StreamGraph, configuration: Configuration) -> LocalJob:
     declare_types(graph)
     plan = compile_plan(graph, settings.parallelism or spark.sparkContext.defaultParallelism)
     refuse_twin(plan.job_name, settings)
-    submission = Submission(graph, plan, settings, resolved.shown(), announcement)
+    submission = Submission(
+        graph, plan, settings, shown=resolved.shown(), announcement=announcement
+    )
     workspace = Workspace(new_job_id(), settings)
     try:
         job = LocalJob(_supervisor(submission, spark, workspace))

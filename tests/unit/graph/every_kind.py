@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weir.cep import CEP, Pattern
 from weir.common import Encoder, Time, Types, WatermarkStrategy
 from weir.connector.file_sink import FileSink
 from weir.datastream import (
@@ -86,6 +87,7 @@ def every_kind() -> StreamGraph:
     keyed.process(Process())
     keyed.reduce(lambda a, b: a)
     keyed.sum(1)
+    CEP.pattern(keyed, Pattern.begin("any")).select(len)
     pairs.connect(pairs).map(CoMap())
     pairs.connect(pairs).flat_map(CoFlatMap())
     pairs.connect(pairs).process(CoProcess())

@@ -12,6 +12,7 @@ and no job died or restarted without need.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -64,7 +65,9 @@ def attack(plan: Plan) -> report.Outcome:
     root = Path(tempfile.mkdtemp(prefix="weir-chaos-"))
     outcome = ChaosRun(root, plan, say=_say).run()
     _say("\n".join(outcome.summary(plan)))
-    if not outcome.good:
+    if outcome.good:
+        shutil.rmtree(root)
+    else:
         _say(f"everything is below {root}")
     return outcome
 

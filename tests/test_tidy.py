@@ -101,7 +101,6 @@ MAY_CATCH_EVERYTHING = {
     "src/weir/slot/between_records.py",
     "src/weir/slot/main.py",
     "src/weir/slot/service.py",
-    "src/weir/spark/direct.py",
     "src/weir/spark/function_source.py",
     "src/weir/runtime/program.py",
     "src/weir/spark/attempt.py",

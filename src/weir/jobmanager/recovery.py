@@ -231,7 +231,11 @@ def decide_restore(found: Iterable[Candidate], rules: RestoreRules) -> RestoreDe
         return RestoreDecision(candidate.point, newer, tuple(c.ref for c in unusable))
     if unusable:
         problems = "; ".join(map(_cannot_be_used, unusable))
-        msg = f"no retained checkpoint can be used: {problems}"
+        msg = (
+            f"no retained checkpoint can be used: {problems}. Bring the files back and start from "
+            f"checkpoint {unusable[0].ref.checkpoint_id}, or start from a savepoint, behind which "
+            "output that was committed since then is written again"
+        )
         raise CorruptStateError(msg)
     return RestoreDecision(None)
 

@@ -178,3 +178,13 @@ def test_sinks_that_keep_what_they_commit_are_named(
     with caplog.at_level(logging.WARNING), pytest.raises(UsageError, match=name):
         world.start(4, BehindCommits.TAKE_BACK, collects=True)
     assert f"{name!r} cannot take back" in caplog.text
+
+
+def test_where_no_checkpoint_is_whole_the_message_says_what_can_be_done():
+    found = [candidate(3, DAMAGED), candidate(2, MISSING)]
+    with pytest.raises(CorruptStateError) as caught:
+        decide_restore(found, RestoreRules(committed=3))
+    text = str(caught.value)
+    assert text.startswith("no retained checkpoint can be used: checkpoint 3 cannot be used: ")
+    assert "checkpoint 2 cannot be used: " in text
+    assert "Bring the files back and start from checkpoint 3, or start from a savepoint" in text

@@ -14,6 +14,7 @@ from weir.connector.sink import NewerOutput
 from weir.graph.plan import JobPlan
 from weir.graph.transformation import StreamGraph
 from weir.ids import JobId
+from weir.jobmanager.assignments import assignments, in_flight_sources
 from weir.jobmanager.background import Background
 from weir.jobmanager.checkpoints import CheckpointEvents, CheckpointRunner, CommittingSlots
 from weir.jobmanager.claims import Claim, ClaimMode
@@ -23,11 +24,9 @@ from weir.jobmanager.recovery import (
     RestoreDecision,
     RestorePoint,
     RestoreRules,
-    assignments,
     candidates,
     commits_output,
     decide_restore,
-    in_flight_sources,
     keep_what_they_commit,
     rebased,
 )

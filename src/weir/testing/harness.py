@@ -29,12 +29,7 @@ from weir.jobmanager.control import JobControl
 from weir.jobmanager.job_states import Busy, Closing, Idle, Over, Restarting
 from weir.jobmanager.origin import start_from
 from weir.jobmanager.overtake import BarrierEpoch, CutSlots, Outcome, Overtaking
-from weir.jobmanager.recovery import (
-    BehindCommits,
-    RestorePoint,
-    candidates,
-    load_restore_point,
-)
+from weir.jobmanager.recovery import BehindCommits, RestorePoint, candidates, load_restore_point
 from weir.jobmanager.restart import FixedDelayRestart, RestartStrategy
 from weir.jobmanager.restoration import JobSpec
 from weir.jobmanager.results import Results

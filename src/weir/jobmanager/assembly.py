@@ -12,6 +12,7 @@ from weir.checkpoint.metadata import (
     InFlightRecord,
     OperatorRecord,
     OperatorStateRecord,
+    PartitionRecord,
     SourcePositions,
     SubtaskRecord,
 )
@@ -123,7 +124,15 @@ def assemble(
         files=tuple(files.records),
         in_flight=tuple(in_flight),
         savepoint_format=facts.savepoint_format,
+        partitions=_partitions(acks),
     )
+
+
+def _partitions(acks: Mapping[int, Ack]) -> tuple[PartitionRecord, ...]:
+    """Return how far the partitions of the sources were; whoever knows it knows the same."""
+    told = (ack.payload.partitions for _, ack in sorted(acks.items()) if ack.payload is not None)
+    first = next(filter(None, told), [])
+    return tuple(PartitionRecord(*found) for found in sorted(first))
 
 
 def _subtask(share: OperatorShare, subtask: int, own: int, files: _Files) -> SubtaskRecord:
@@ -138,6 +147,7 @@ def _subtask(share: OperatorShare, subtask: int, own: int, files: _Files) -> Sub
         },
         layers=tuple(files.index(handle, subtask) for handle in share.layers),
         attachments=tuple(files.index(handle, subtask) for handle in share.attachments),
+        watermark=share.watermark,
     )
 
 

@@ -29,6 +29,7 @@ from weir.jobmanager.recovery import (
     decide_restore,
     in_flight_sources,
     keep_what_they_commit,
+    partition_watermarks,
     rebased,
 )
 from weir.jobmanager.settings import JobSettings
@@ -180,6 +181,7 @@ class Restoration:
             allow_non_restored=settings.allow_non_restored,
             newer_output=self._newer_output,
             memory=settings.memory,
+            partitions=[] if point is None else partition_watermarks(point),
         )
 
 

@@ -71,7 +71,8 @@ def kept_splits(
     folder = split_folder(kept)
     for number, path in enumerate(files):
         write_split(kept, path.name, number)
-    return Splits(folder, ParquetFiles(str(kept), arrow), decoder, files_per_batch)
+    reader = ParquetFiles(str(kept), arrow)
+    return Splits(folder, reader, decoder, files_per_batch, partitioned=True)
 
 
 def _fits(path: Path, schema: pa.Schema) -> bool:

@@ -156,7 +156,7 @@ class SourceOpener:
     def _splits(self, node: OperatorNode, splits: Splits, *, bounded: bool) -> OpenedSource:
         reader = self._spark.readStream.option("maxFilesPerTrigger", splits.files_per_batch)
         names = reader.text(str(splits.folder))
-        decoder = SplitRows(splits.reader, splits.decoder)
+        decoder = SplitRows(splits.reader, splits.decoder, splits.partitioned)
         return OpenedSource(node, bounded, names, decoder, spool=splits.counted)
 
     def _journal(
@@ -185,7 +185,7 @@ class SourceOpener:
 
     def _table(self, node: OperatorNode, rows: TableRows) -> OpenedSource:
         frame: DataFrame = rows.table
-        decoder = TypedColumns(rows.type_info)
+        decoder = TypedColumns(rows.type_info, rows.partition_by)
         if frame.isStreaming:
             return OpenedSource(node, False, frame, decoder)
         kept = self._keep(node, frame)

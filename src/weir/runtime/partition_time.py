@@ -1,0 +1,147 @@
+"""The event time of a source: one watermark for each of its partitions, kept in the slots.
+
+Level 0 runs in stateless workers, so it only tells how far each partition came that it read in the
+epoch. Every slot is told the same, keeps the furthest watermark of each partition, and takes the
+minimum over them. That is exactly repeatable: watermarks follow from the rows of the epochs alone,
+not from the tasks that happened to read them. The partitions' watermarks are part of checkpoints,
+so a partition that lags, and is silent in the first epoch after a restore, is not forgotten.
+
+A partition counts from the epoch of its first records on. One that ends, such as a file, counts in
+the epoch in which it is read, and no longer when later ones are read. One that has been silent for
+longer than the strategy allows is ignored until its next record. Rows of a source whose partitions
+have no names are one partition, which is as far as its furthest row.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+from weir.clock import Clock
+from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, PartitionMark
+from weir.runtime.watermarks import Combined
+
+
+def partition_owner(partition: str, parallelism: int) -> int:
+    """Return the subtask that all records of a partition go to, where that matters."""
+    return zlib.crc32(partition.encode("utf-8", "surrogatepass")) % parallelism
+
+
+class IdleTimer:
+    """Tells when something has been silent for longer than it may."""
+
+    def __init__(self, clock: Clock, allowed_ms: int | None) -> None:
+        """Begin now; None allows silence for ever."""
+        self._clock = clock
+        self._allowed_ms = allowed_ms
+        self._active_ms = clock.monotonic_ms()
+
+    def active(self) -> None:
+        """Note that something was heard."""
+        self._active_ms = self._clock.monotonic_ms()
+
+    @property
+    def expired(self) -> bool:
+        """Tell whether it has been silent for too long."""
+        left = self.left_ms()
+        return left is not None and left <= 0
+
+    def left_ms(self) -> int | None:
+        """Return for how long it may still be silent, None for ever."""
+        if self._allowed_ms is None:
+            return None
+        return self._active_ms + self._allowed_ms + 1 - self._clock.monotonic_ms()
+
+
+class _Partition:
+    """What is known of a partition beside its watermark."""
+
+    def __init__(self, timer: IdleTimer) -> None:
+        self.timer = timer
+        self.ends = False
+        self.says_idle = False
+
+    @property
+    def idle(self) -> bool:
+        return self.says_idle or self.timer.expired
+
+
+class SourceTime:
+    """The watermark of all partitions that one strategy, or one source, makes watermarks for.
+
+    `value` and `idle` are as of the last `settle`.
+    """
+
+    def __init__(self, clock: Clock, idleness_ms: int | None) -> None:
+        """Begin without partitions, which holds everybody back unless it lasts for too long."""
+        self._clock = clock
+        self._idleness_ms = idleness_ms
+        self._combined = Combined()
+        self._partitions: dict[str, _Partition] = {}
+        self._empty = IdleTimer(clock, idleness_ms)
+        self._settled = True
+        self.idle = False
+
+    @property
+    def value(self) -> int:
+        """The watermark of all partitions."""
+        return self._combined.value
+
+    def add(self, marks: Iterable[PartitionMark]) -> None:
+        """Take what a task says of the partitions that it read in the epoch."""
+        for mark in marks:
+            if self._settled:
+                self._forget_ended()
+                self._settled = False
+            partition = self._known(mark.partition)
+            self._combined.emit(mark.partition, mark.watermark)
+            partition.timer.active()
+            partition.ends, partition.says_idle = mark.ends, mark.idle
+
+    def _known(self, name: str, watermark: int = MIN_WATERMARK) -> _Partition:
+        partition = self._partitions.get(name)
+        if partition is None:
+            timer = IdleTimer(self._clock, self._idleness_ms)
+            partition = self._partitions[name] = _Partition(timer)
+            self._combined.add(name, watermark)
+        return partition
+
+    def _forget_ended(self) -> None:
+        """Others are read now, so those that ended hold nobody back any more."""
+        for name in [name for name, found in self._partitions.items() if found.ends]:
+            del self._partitions[name]
+            self._combined.remove(name)
+
+    def settle(self) -> None:
+        """Advance: all tasks of the epoch have been heard."""
+        self._settled = True
+        for name, partition in self._partitions.items():
+            self._combined.mark_idle(name, idle=partition.idle)
+        self._combined.update()
+        self.idle = self._combined.idle if self._partitions else self._empty.expired
+
+    def left_ms(self) -> int | None:
+        """Return in how many milliseconds the next silent partition becomes idle."""
+        timers = [p.timer for p in self._partitions.values() if not p.idle]
+        if not self._partitions and not self._empty.expired:
+            timers = [self._empty]
+        left = [found for timer in timers if (found := timer.left_ms()) is not None]
+        return min(left, default=None)
+
+    @property
+    def partitions(self) -> list[str]:
+        """The partitions that there are."""
+        return list(self._partitions)
+
+    def restore(self, watermarks: Iterable[tuple[str, int]]) -> None:
+        """Know the partitions of a checkpoint: they count until they are idle."""
+        for name, watermark in watermarks:
+            self._known(name, watermark)
+
+    def watermarks(self) -> list[tuple[str, int]]:
+        """Return the partitions that go on, for a checkpoint; the end of time is none of it."""
+        return [
+            (str(name), watermark)
+            for name, watermark in self._combined.watermarks().items()
+            if watermark != MAX_WATERMARK and not self._partitions[str(name)].ends
+        ]

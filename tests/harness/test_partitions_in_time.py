@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.overtaking import Overtake, job
 from tests.harness.programs import environment, started
 
+from weir.checkpoint.store import list_completed
 from weir.common import Duration
 from weir.common.watermark_strategy import WatermarkStrategy
 from weir.connector.decoder import Partition
@@ -269,3 +271,27 @@ def test_the_same_input_gives_the_same_watermarks_whoever_reads_it():
     expected = marks(parallelism=1, partitions=1)
     assert expected == marks(parallelism=3, partitions=4)
     assert expected == marks(parallelism=2, partitions=3, repeated=True)
+
+
+@pytest.mark.parametrize("mode", ["unaligned", "at-least-once"])
+@pytest.mark.parametrize("parallelism", [2, 3])
+@pytest.mark.parametrize("at", [1, 3])
+def test_a_barrier_that_overtakes_rows_overtakes_no_watermark(mode, parallelism, at):
+    env = environment()
+    two_levels(env, in_order())
+    hooks = Overtake(at=at)
+    first = job(env, hooks, mode=mode, partition_of=log_partition)
+    first.run_epoch([("fast", 50), ("slow", 5)])
+    hooks.again(at)
+    first.run_epoch([("fast", 1000), ("fast", 1001), ("slow", 10)], checkpoint=True)
+    assert hooks.settled
+    (stored,) = list_completed(first.options.storage, first.job_id)
+    (judge,) = [op for op in stored.metadata.operators if op.uid == "judge"]
+    assert {s.watermark for s in judge.subtasks} == {4}  # the rows of the epoch are in flight
+    assert [p.watermark for p in stored.metadata.partitions] == [1000, 9]
+    second = first.restart(parallelism)
+    second.run_epoch([("fast", 5000)])
+    assert watermark(second) == 9
+    second.run_epoch([("slow", 11)])
+    second.checkpoint()
+    assert late(second) == []

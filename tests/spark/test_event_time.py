@@ -1,0 +1,93 @@
+"""Event time on Spark: partitions of a source that lag behind others lose nothing."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from weir.common import Configuration, Types
+from weir.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
+from weir.datastream import KeyedProcessFunction
+from weir.errors import UsageError
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+JUDGED = Types.TUPLE([Types.STRING(), Types.LONG(), Types.BOOLEAN()])
+
+
+class Judge(KeyedProcessFunction):
+    """Says of every record whether it is late, as a window would."""
+
+    def process_element(self, value, ctx):
+        yield value[0], value[1], value[1] <= ctx.timer_service().current_watermark()
+
+
+class Greatest(WatermarkGenerator):
+    """The rule of monotonous timestamps, with state."""
+
+    def __init__(self):
+        self.greatest = 0
+
+    def on_event(self, event, event_timestamp, output):
+        self.greatest = max(self.greatest, event_timestamp)
+
+    def on_periodic_emit(self, output):
+        output.emit_watermark(self.greatest - 1)
+
+
+MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps
+GENERATED = lambda: WatermarkStrategy.for_generator(Greatest)  # noqa: E731
+
+
+def judged(stream, make):
+    """Return the records with whether they were late."""
+    strategy = make().with_timestamp_assigner(lambda value, _: value[1])
+    stream = stream.assign_timestamps_and_watermarks(strategy)
+    with stream.key_by(lambda v: 0).process(Judge(), JUDGED).execute_and_collect() as records:
+        return list(records)
+
+
+@pytest.fixture
+def stream(env, spark, tmp_path):
+    """Three files, an epoch each; in all of them one site is far behind the other."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for n in range(3):
+        sites = {"site": ["fast", "slow"] * 2, "ts": [1000 * n, n, 1000 * n + 999, n + 1]}
+        pq.write_table(pa.table(sites), folder / f"{n}.parquet")
+        os.utime(folder / f"{n}.parquet", (1_000_000 + n, 1_000_000 + n))
+    settings = Configuration()
+    settings.set_string("weir.trigger", "available-now")
+    env.configure(settings)
+    reader = spark.readStream.schema("site string, ts bigint").option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(folder))
+
+
+@pytest.mark.parametrize("make", [MONOTONOUS, GENERATED])
+def test_a_partition_that_lags_loses_nothing(env, stream, make):
+    found = judged(env.from_dataframe(stream, partition_by=["site"]), make)
+    assert len(found) == 12
+    assert [record for record in found if record[2]] == []
+
+
+def test_without_named_partitions_the_furthest_row_counts(env, stream):
+    found = judged(env.from_dataframe(stream), MONOTONOUS)
+    assert sorted(record[1] for record in found if record[2]) == [1, 2, 2, 3]
+
+
+def test_a_partition_column_that_is_not_there_is_refused(env, stream):
+    with pytest.raises(UsageError, match=r"partition_by names \['sight'\].*'site', 'ts'"):
+        env.from_dataframe(stream, partition_by=["sight"])
+
+
+def test_files_of_a_static_dataframe_that_lag_lose_nothing(env, spark):
+    # Files are written in the order of partitions, and read eight an epoch: the last of every
+    # eight lags, and goes on where it was eight files later.
+    rows = [(f"p{n}", n // 8 if n % 8 == 7 else 1000 * (1 + n)) for n in range(24)]
+    data = spark.sparkContext.parallelize(rows, 24)
+    frame = spark.createDataFrame(data, "site string, ts bigint")
+    found = judged(env.from_dataframe(frame), MONOTONOUS)
+    assert sorted(record[:2] for record in found) == sorted(rows)
+    assert [record[:2] for record in found if record[2] and record[1] < 8] == []

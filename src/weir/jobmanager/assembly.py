@@ -124,13 +124,17 @@ def assemble(
         files=tuple(files.records),
         in_flight=tuple(in_flight),
         savepoint_format=facts.savepoint_format,
-        partitions=_partitions(acks),
+        partitions=_partitions(acks, facts),
     )
 
 
-def _partitions(acks: Mapping[int, Ack]) -> tuple[PartitionRecord, ...]:
-    """Return how far the partitions of the sources were; whoever knows it knows the same."""
-    told = (ack.payload.partitions for _, ack in sorted(acks.items()) if ack.payload is not None)
+def _partitions(acks: Mapping[int, Ack], facts: EpochFacts) -> tuple[PartitionRecord, ...]:
+    """Return how far the partitions of the sources were; whoever knows it knows the same.
+
+    That an epoch is read again is known to those alone that took part where rows were overtaken.
+    """
+    messages: list[Acknowledge] = [a.payload for a in acks.values() if a.payload is not None]
+    told = (m.partitions for m in messages if m.cut or not facts.replayed)
     first = next(filter(None, told), [])
     return tuple(PartitionRecord(*found) for found in sorted(first))
 

@@ -47,6 +47,7 @@ class SlotTime:
         self._plan = plan
         self._operators = operators
         self._clock = facts.clock
+        self._over = False
         makers = {
             maker
             for edge in plan.edges
@@ -82,6 +83,11 @@ class SlotTime:
         valve = self._inputs[edge.target].valves[edge.input_index]
         valve.tell((edge.id, control.upstream), control.watermark, idle=control.idle)
 
+    def begin(self) -> None:
+        """Begin an epoch."""
+        for source in self._sources.values():
+            source.begin()
+
     def settle(self) -> None:
         """Let the sources advance: everything that they said in this epoch is known."""
         for source in self._sources.values():
@@ -97,6 +103,7 @@ class SlotTime:
             self._tell(edge, inputs.valves[edge.input_index])
         inputs.update()
         op.idle = inputs.combined.idle and not final
+        self._over = self._over or final
         watermark = MAX_WATERMARK if final else inputs.combined.value
         if watermark > op.watermark:
             op.on_watermark(watermark)
@@ -131,10 +138,15 @@ class SlotTime:
         for index, source in self._sources.items():
             source.restore(by_id.get(self._plan.operators[index].id, ()))
 
-    def snapshot(self) -> list[PartitionWatermark]:
-        """Return how far the partitions are, for a checkpoint."""
+    def snapshot(self, *, replayed: bool = False) -> list[PartitionWatermark]:
+        """Return how far the partitions are, for a checkpoint; after the end of time, nothing.
+
+        With `replayed` they are as before this epoch.
+        """
+        if self._over:
+            return []
         return [
             (self._plan.operators[index].id, partition, watermark)
             for index, source in self._sources.items()
-            for partition, watermark in source.watermarks()
+            for partition, watermark in source.watermarks(replayed=replayed)
         ]

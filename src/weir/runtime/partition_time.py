@@ -79,7 +79,8 @@ class SourceTime:
         self._combined = Combined()
         self._partitions: dict[str, _Partition] = {}
         self._empty = IdleTimer(clock, idleness_ms)
-        self._settled = True
+        self._before: list[tuple[str, int]] = []
+        self._read_on = False
         self.idle = False
 
     @property
@@ -87,12 +88,17 @@ class SourceTime:
         """The watermark of all partitions."""
         return self._combined.value
 
+    def begin(self) -> None:
+        """Begin an epoch: nothing of it has been heard."""
+        self._before = self._going_on()
+        self._read_on = False
+
     def add(self, marks: Iterable[PartitionMark]) -> None:
         """Take what a task says of the partitions that it read in the epoch."""
         for mark in marks:
-            if self._settled:
+            if not self._read_on:
                 self._forget_ended()
-                self._settled = False
+                self._read_on = True
             partition = self._known(mark.partition)
             self._combined.emit(mark.partition, mark.watermark)
             partition.timer.active()
@@ -114,7 +120,6 @@ class SourceTime:
 
     def settle(self) -> None:
         """Advance: all tasks of the epoch have been heard."""
-        self._settled = True
         for name, partition in self._partitions.items():
             self._combined.mark_idle(name, idle=partition.idle)
         self._combined.update()
@@ -138,8 +143,15 @@ class SourceTime:
         for name, watermark in watermarks:
             self._known(name, watermark)
 
-    def watermarks(self) -> list[tuple[str, int]]:
-        """Return the partitions that go on, for a checkpoint; the end of time is none of it."""
+    def watermarks(self, *, replayed: bool) -> list[tuple[str, int]]:
+        """Return how far the partitions are that go on, for a checkpoint.
+
+        With `replayed` the epoch will be read again, perhaps in parts: what it said is not known
+        then. The end of time is not kept.
+        """
+        return self._before if replayed else self._going_on()
+
+    def _going_on(self) -> list[tuple[str, int]]:
         return [
             (str(name), watermark)
             for name, watermark in self._combined.watermarks().items()

@@ -167,6 +167,8 @@ class Subtask:
         """Apply one epoch's input of one level and return what it sends on."""
         out: list[Frame] = []
         data: list[Incoming] = []
+        if level == 1:
+            self.time.begin()
         for frame in self._with_restored(level, frames):
             if frame.edge == REPORT_EDGE:
                 out.append(Frame(0, REPORT_EDGE, frame.origin, frame.payload))
@@ -288,7 +290,7 @@ class Subtask:
         if barrier.checkpoint_id == self._cut_id:
             msg = f"checkpoint {barrier.checkpoint_id} was cut here already, at level {level} again"
             raise RuntimeError(msg)
-        self._sync_phase(list(self.operators.values()), barrier)
+        self._sync_phase(list(self.operators.values()), barrier, replayed=replayed)
         self._cut_id = barrier.checkpoint_id
         frames = list(output or ())
         if self._progress is not None:
@@ -314,10 +316,13 @@ class Subtask:
             if final:
                 op.finish()
 
-    def _sync_phase(self, operators: list[Operator], barrier: Barrier) -> None:
+    def _sync_phase(
+        self, operators: list[Operator], barrier: Barrier, *, replayed: bool = False
+    ) -> None:
         checkpoint = barrier.checkpoint_id
         taken = self._snapshots.setdefault(checkpoint, {})
-        self._partition_marks.setdefault(checkpoint, self.time.snapshot())
+        if replayed or checkpoint not in self._partition_marks:
+            self._partition_marks[checkpoint] = self.time.snapshot(replayed=replayed)
         reach("slot.sync")
         started = self.facts.clock.monotonic_ms()
         for op in operators:

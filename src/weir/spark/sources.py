@@ -47,6 +47,7 @@ from weir.spark.worker import SourceColumns
 
 _KEPT_FILES_PER_BATCH = 8
 _KEPT_ROWS_PER_FILE = 500_000
+_FILE = "__weir_file"
 
 
 @dataclass
@@ -198,6 +199,9 @@ class SourceOpener:
             return opened
         reader = self._spark.readStream.schema(frame.schema)
         stream = reader.option("maxFilesPerTrigger", _KEPT_FILES_PER_BATCH).parquet(str(kept))
+        if not rows.partition_by:
+            stream = stream.select("*", F.col("_metadata.file_name").alias(_FILE))
+            decoder = TypedColumns(rows.type_info, file_column=_FILE)
         return OpenedSource(node, True, stream, decoder, kept=kept)
 
     def _keep(self, node: OperatorNode, frame: DataFrame) -> Path:

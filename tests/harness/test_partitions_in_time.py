@@ -246,6 +246,23 @@ def test_a_source_that_is_silent_from_the_start_is_idle_in_the_end():
     assert watermark(harness) == 999
 
 
+@pytest.mark.parametrize("parallelism", [2, 3])
+def test_what_a_source_says_reaches_operators_behind_several_exchanges(parallelism):
+    env = environment()
+    timed = env.from_collection([]).assign_timestamps_and_watermarks(in_order())
+    first = timed.key_by(lambda v: v[0]).process(Stage())
+    collect(first.union(timed).key_by(lambda v: 0).process(Judge()).uid("judge"))
+    harness = started(env, 2, partition_of=log_partition)
+    harness.run_epoch([("fast", 1000), ("slow", 10)], checkpoint=True)
+    assert watermark(harness) == 9
+    second = harness.restart(parallelism)
+    second.run_epoch([("fast", 2000)])
+    assert watermark(second) == 9
+    second.run_epoch([("slow", 20)])
+    assert watermark(second) == 19
+    assert late(second) == []
+
+
 def test_a_strategy_in_a_slot_is_idle_when_it_sees_nothing():
     env = environment()
     behind = env.from_collection([]).key_by(lambda v: v[0]).process(Stage())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from tests.harness.overtaking import Overtake, job
 from tests.harness.programs import environment, started
 from tests.harness.test_partitions_in_time import (
     MIN,
@@ -57,8 +58,9 @@ def strategy(supplier=Bounded):
     return WatermarkStrategy.for_generator(supplier).with_timestamp_assigner(by_second)
 
 
-def judged(env, chosen):
-    stream = env.from_collection([]).assign_timestamps_and_watermarks(chosen)
+def judged(env, chosen, records=None):
+    stream = env.from_collection([]) if records is None else records
+    stream = stream.assign_timestamps_and_watermarks(chosen)
     collect(stream.key_by(lambda v: 0).process(Judge()).uid("judge"))
 
 
@@ -259,3 +261,38 @@ def test_an_alignment_that_cannot_be_is_refused(drift, interval):
         WatermarkStrategy.no_watermarks().with_watermark_alignment(
             "g", Duration.of_millis(drift), Duration.of_millis(interval)
         )
+
+
+def test_a_union_of_levels_has_one_generator_for_each_subtask():
+    env = environment()
+    beside = env.from_collection([])
+    behind = env.from_collection([]).key_by(lambda v: v[0]).process(Stage())
+    judged(env, strategy(), beside.union(behind))
+    harness = started(env, 1)
+    harness.run_epoch({0: [("a", 1000)], 1: [("b", 10)]})
+    assert watermark(harness) == 999
+    harness.run_epoch({1: [("b", 2000)]})
+    assert watermark(harness) == 1999
+
+
+@pytest.mark.parametrize("parallelism", [2, 3, 1])
+@pytest.mark.parametrize("at", [1, 2, 4])
+def test_rows_for_generators_that_a_barrier_overtakes_are_seen_by_one_of_them(parallelism, at):
+    env = environment()
+    judged(env, strategy())
+    hooks = Overtake(at=at)
+    first = job(env, hooks, partition_of=log_partition)
+    first.run_epoch([("fast", 1000), ("slow", 10), ("fast", 1001), ("slow", 11)], checkpoint=True)
+    assert hooks.settled
+    second = first.restart(parallelism)
+    second.run_epoch([("fast", 5000)])
+    assert watermark(second) <= 10
+    second.run_epoch([("slow", 12)])
+    second.run_epoch([("slow", 13)])
+    assert watermark(second) == 12
+    second.checkpoint()
+    found = sorted(r[:2] for r in second.collected())
+    assert found == [("fast", 1000), ("fast", 1001), ("fast", 5000)] + [
+        ("slow", n) for n in (10, 11, 12, 13)
+    ]
+    assert late(second) == []

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from weir.common import Configuration, Types
+from weir.common import Configuration, Duration, Types
 from weir.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from weir.datastream import KeyedProcessFunction
 from weir.errors import UsageError
@@ -36,6 +36,16 @@ class Greatest(WatermarkGenerator):
 
     def on_periodic_emit(self, output):
         output.emit_watermark(self.greatest - 1)
+
+
+class Remind(KeyedProcessFunction):
+    """Tells when event time has passed a record."""
+
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(value[1])
+
+    def on_timer(self, timestamp, ctx):
+        yield timestamp
 
 
 MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps
@@ -80,7 +90,7 @@ def test_without_named_partitions_the_furthest_row_counts(env, stream):
 
 def test_a_partition_column_that_is_not_there_is_refused(env, stream):
     with pytest.raises(UsageError, match=r"partition_by names \['sight'\].*'site', 'ts'"):
-        env.from_dataframe(stream, partition_by=["sight"])
+        env.from_dataframe(stream, partition_by="sight")
 
 
 @pytest.mark.parametrize("read_by", ["workers", "Spark"])
@@ -101,3 +111,17 @@ def test_files_of_a_static_dataframe_that_lag_lose_nothing(env, spark, read_by):
     lost = [record[:2] for record in found if record[2] and record[1] < 8]
     # Spark takes files in the order of their times, which says nothing here.
     assert lost == [] or read_by == "Spark"
+
+
+def test_event_time_goes_on_without_input_when_all_partitions_are_idle(env, spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pq.write_table(pa.table({"site": ["fast", "slow"], "ts": [1000, 10]}), folder / "0.parquet")
+    rows = spark.readStream.schema("site string, ts bigint").parquet(str(folder))
+    strategy = MONOTONOUS().with_timestamp_assigner(lambda value, _: value[1])
+    stream = env.from_dataframe(rows, partition_by=["site"]).assign_timestamps_and_watermarks(
+        strategy.with_idleness(Duration.of_millis(300))
+    )
+    fired = stream.key_by(lambda v: 0).process(Remind(), Types.LONG())
+    with fired.execute_and_collect() as records:
+        assert next(iter(records)) == 10

@@ -114,7 +114,8 @@ class StreamExecutionEnvironment(ConfiguredProgram):
         static DataFrame every file that Spark writes of it is one.
         """
         declared = declared_type(type_info, "type_info")
-        source = DataFrameSource(dataframe, declared, tuple(partition_by))
+        names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        source = DataFrameSource(dataframe, declared, names)
         stream = self._source(source, name, declared)
         if declared is None:
             declare_dataframe(stream.edges[0].source)

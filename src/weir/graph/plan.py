@@ -165,6 +165,7 @@ def compile_plan(graph: StreamGraph, default_parallelism: int) -> JobPlan:
     plan = JobPlan(graph.job_name, operators, edges)
     for plan_edge in edges:
         operators[plan_edge.target].options.setdefault("input_type", plan_edge.type)
+    _route_by_partition(plan)
     _unify_parallelism(plan)
     return plan
 
@@ -331,13 +332,6 @@ def _edge(
         and source.parallelism != target.parallelism
     ):
         partitioning = Partitioning.REBALANCE
-    by_partition = (
-        partitioning is Partitioning.FORWARD
-        and source.level == 0
-        and makes_own_watermarks(target.function)
-    )
-    if by_partition:
-        target.options["by_partition"] = True
     return EdgeNode(
         id=number,
         source=source.index,
@@ -352,8 +346,18 @@ def _edge(
         target_level=target.level,
         parallelism=target.parallelism,
         max_parallelism=target.max_parallelism,
-        by_partition=by_partition,
     )
+
+
+def _route_by_partition(plan: JobPlan) -> None:
+    """Let generators of the user see whole partitions where they are next to sources."""
+    for op in plan.operators:
+        edges = plan.inputs_of(op.index)
+        beside = all(e.source_level == 0 and e.partitioning is Partitioning.FORWARD for e in edges)
+        if makes_own_watermarks(op.function) and beside:
+            op.options["by_partition"] = True
+            for edge in edges:
+                edge.by_partition = True
 
 
 def _unify_parallelism(plan: JobPlan) -> None:

@@ -144,11 +144,10 @@ class GeneratorOperator(StatefulOperator):
                     raise self.failed(error, v) from None
 
     def _names(self, chunk: Chunk) -> Iterable[str]:
-        # Records of a keyed edge have key groups as well; those next to a source have partitions.
-        if self._by_partition and chunk.groups is None and chunk.keys is not None:
-            names: Sequence[str] = chunk.keys
-            return names
-        return repeat(_WHOLE)
+        if not self._by_partition:
+            return repeat(_WHOLE)
+        names: Sequence[str] = chunk.keys or ()
+        return names
 
     def end_records(self) -> None:
         """Let generators speak at the end of the epoch; one that is silent for too long is idle."""

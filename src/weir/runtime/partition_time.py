@@ -14,12 +14,17 @@ have no names are one partition, which is as far as its furthest row.
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Iterable
 
 from weir.clock import Clock
+from weir.notices import warn_once
 from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, PartitionMark
 from weir.runtime.watermarks import Combined
+
+MANY = 10_000
+log = logging.getLogger("weir.time")
 
 
 def partition_owner(partition: str, parallelism: int) -> int:
@@ -110,6 +115,12 @@ class SourceTime:
             timer = IdleTimer(self._clock, self._idleness_ms)
             partition = self._partitions[name] = _Partition(timer)
             self._combined.add(name, watermark)
+            if len(self._partitions) == MANY:
+                warn_once(
+                    log,
+                    f"a source has {MANY} partitions, among them {name!r}: each is remembered, "
+                    "and stored in checkpoints; name them by columns with few values",
+                )
         return partition
 
     def _forget_ended(self) -> None:

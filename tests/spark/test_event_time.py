@@ -10,7 +10,7 @@ import pytest
 
 from weir.common import Configuration, Duration, Types
 from weir.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
-from weir.datastream import KeyedProcessFunction
+from weir.datastream import KeyedCoProcessFunction, KeyedProcessFunction
 from weir.errors import UsageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -124,4 +124,30 @@ def test_event_time_goes_on_without_input_when_all_partitions_are_idle(env, spar
     )
     fired = stream.key_by(lambda v: 0).process(Remind(), Types.LONG())
     with fired.execute_and_collect() as records:
+        assert next(iter(records)) == 10
+
+
+class Both(KeyedCoProcessFunction):
+    """Sets a timer for records of the first input."""
+
+    def process_element1(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(value[1])
+
+    def process_element2(self, value, ctx):
+        """Nothing."""
+
+    def on_timer(self, timestamp, ctx):
+        yield timestamp
+
+
+def test_bounded_input_that_was_read_does_not_hold_a_stream_back(env, spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pq.write_table(pa.table({"site": ["a", "a"], "ts": [10, 1000]}), folder / "0.parquet")
+    rows = spark.readStream.schema("site string, ts bigint").parquet(str(folder))
+    strategy = MONOTONOUS().with_timestamp_assigner(lambda value, _: value[1])
+    stream = env.from_dataframe(rows).assign_timestamps_and_watermarks(strategy)
+    table = env.from_dataframe(spark.range(20).repartition(10))
+    both = stream.key_by(lambda v: 0).connect(table.key_by(lambda v: 0))
+    with both.process(Both(), Types.LONG()).execute_and_collect() as records:
         assert next(iter(records)) == 10

@@ -42,11 +42,16 @@ class Mark:
     """What a source says about its event time, behind the records that came before.
 
     `watermark` is None as long as the source has emitted none. An `idle` source holds nobody's
-    watermark back until it says something else.
+    watermark back until it says something else. After the `last` one nothing follows.
     """
 
     watermark: int | None = None
     idle: bool = False
+    last: bool = False
+
+
+END = Mark((1 << 63) - 1, last=True)
+"""Bounded input is read to its end, and holds nobody back any more."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from weir.connector.decoder import Decoder, Partition, Piece
+from weir.connector.decoder import END, Decoder, Partition, Piece
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,10 @@ class SplitReader(ABC):
             StorageError: it cannot be read from this host.
         """
 
+    def is_last(self, split: str) -> bool:
+        """Tell whether no split follows this one, ever; a source need not know."""
+        return False
+
 
 class Source(ABC):
     """A source as a plain value: complete when it is created, holds no connection."""
@@ -176,3 +180,5 @@ class SplitRows(Decoder):
                 yield Partition(split, ends=True)
             for read in self.reader.read(split):
                 yield from self.decoder.decode(read)
+            if self.reader.is_last(split):
+                yield END

@@ -9,7 +9,8 @@ so a partition that lags, and is silent in the first epoch after a restore, is n
 A partition counts from the epoch of its first records on. One that ends, such as a file, counts in
 the epoch in which it is read, and no longer when later ones are read. One that has been silent for
 longer than the strategy allows is ignored until its next record. Rows of a source whose partitions
-have no names are one partition, which is as far as its furthest row.
+have no names are one partition, which is as far as its furthest row. The name of a partition begins
+with that of its source; the end of time, said of a source's name alone, is the end of all of them.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ class SourceTime:
         self._empty = IdleTimer(clock, idleness_ms)
         self._before: list[tuple[str, int]] = []
         self._read_on = False
+        self._over: set[str] = set()
         self.idle = False
 
     @property
@@ -97,6 +99,7 @@ class SourceTime:
         """Begin an epoch: nothing of it has been heard."""
         self._before = self._going_on()
         self._read_on = False
+        self._over.clear()
 
     def add(self, marks: Iterable[PartitionMark]) -> None:
         """Take what a task says of the partitions that it read in the epoch."""
@@ -104,6 +107,8 @@ class SourceTime:
             if not self._read_on:
                 self._forget_ended()
                 self._read_on = True
+            if mark.watermark == MAX_WATERMARK:
+                self._over.add(mark.partition)
             partition = self._known(mark.partition)
             self._combined.emit(mark.partition, mark.watermark)
             partition.timer.active()
@@ -132,6 +137,8 @@ class SourceTime:
     def settle(self) -> None:
         """Advance: all tasks of the epoch have been heard."""
         for name, partition in self._partitions.items():
+            if any(name.startswith(source) for source in self._over):
+                self._combined.emit(name, MAX_WATERMARK)
             self._combined.mark_idle(name, idle=partition.idle)
         self._combined.update()
         self.idle = self._combined.idle if self._partitions else self._empty.expired
@@ -152,19 +159,21 @@ class SourceTime:
     def restore(self, watermarks: Iterable[tuple[str, int]]) -> None:
         """Know the partitions of a checkpoint: they count until they are idle."""
         for name, watermark in watermarks:
-            self._known(name, watermark)
+            self._known(name, watermark).ends = watermark == MAX_WATERMARK
 
     def watermarks(self, *, replayed: bool) -> list[tuple[str, int]]:
         """Return how far the partitions are that go on, for a checkpoint.
 
         With `replayed` the epoch will be read again, perhaps in parts: what it said is not known
-        then. The end of time is not kept.
+        then. Of partitions that end, those alone are kept that stand for a source that is over:
+        nothing would be heard of it again. A source function says its end again.
         """
         return self._before if replayed else self._going_on()
 
     def _going_on(self) -> list[tuple[str, int]]:
-        return [
-            (str(name), watermark)
-            for name, watermark in self._combined.watermarks().items()
-            if watermark != MAX_WATERMARK and not self._partitions[str(name)].ends
-        ]
+        found = [(str(name), mark) for name, mark in self._combined.watermarks().items()]
+        return [(name, mark) for name, mark in found if self._is_kept(name, mark)]
+
+    def _is_kept(self, name: str, watermark: int) -> bool:
+        is_over = watermark == MAX_WATERMARK and name.endswith(":")
+        return is_over if self._partitions[name].ends else not is_over

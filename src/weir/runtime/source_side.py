@@ -140,7 +140,7 @@ class SourceSide:
         if mark is not None:
             watermark = MIN_WATERMARK if mark.watermark is None else mark.watermark
             name = self._partition_name(generator, "")
-            yield PartitionMark(name, watermark, idle=mark.idle)
+            yield PartitionMark(name, watermark, ends=mark.last, idle=mark.idle)
         op = self._operators.get(generator)
         if not isinstance(op, TimestampsOperator):
             own = self._partition_name(generator, "")
@@ -148,13 +148,13 @@ class SourceSide:
                 if name.startswith(own):
                     yield PartitionMark(name, MIN_WATERMARK, ends=name in self._ending)
             return
-        ended = {self._partition_name(source, "") for source in self._ended(generator)}
+        ended = {self._partition_name(s, ""): self._marks[s].last for s in self._ended(generator)}
         for name, watermark in op.generated.items():
             if name not in ended:
                 yield PartitionMark(name, watermark, ends=name in self._ending)
         # Of what sources say, the end of their input is the one thing that is passed on.
-        for name in sorted(ended):
-            yield PartitionMark(name, MAX_WATERMARK)
+        for name, last in sorted(ended.items()):
+            yield PartitionMark(name, MAX_WATERMARK, ends=last)
 
     def _ended(self, index: int) -> Iterator[int]:
         """Return the sources before an operator that said that event time is over."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
-from weir.connector.builtin_sources import DataFrameSource
-from weir.connector.decoder import Columns, Partition, PickledRecords, Piece, TypedColumns
+from weir.connector.builtin_sources import DataFrameSource, SequenceSource
+from weir.connector.decoder import END, Columns, Partition, PickledRecords, Piece, TypedColumns
 from weir.connector.source import Opening, SplitReader, SplitRows
 
 ROWS = pa.record_batch(
@@ -73,6 +75,25 @@ def test_a_split_is_a_partition_that_ends_where_its_source_says_so(partitioned: 
     pieces = list(SplitRows(NoRows(), PickledRecords(), partitioned).decode(batch))
     expected = [Partition("x", ends=True), Partition("y", ends=True)]
     assert pieces == (expected if partitioned else [])
+
+
+class Numbered(NoRows):
+    def is_last(self, split: str) -> bool:
+        return split == "3"
+
+
+def test_the_end_of_bounded_input_is_said_behind_the_last_split() -> None:
+    decoder = SplitRows(Numbered(), PickledRecords())
+    assert list(decoder.decode(pa.record_batch({"value": ["1", "2"]}))) == []
+    assert list(decoder.decode(pa.record_batch({"value": ["3"]}))) == [END]
+
+
+@pytest.mark.parametrize(("numbers", "files"), [(5, 3), (2, 1)])
+def test_spooled_input_knows_its_last_split(numbers: int, files: int, tmp_path: Path) -> None:
+    stream = SequenceSource(1, numbers).open(Opening("numbers", tmp_path, records_per_split=2))
+    splits = [path.read_text().strip() for path in sorted(stream.folder.iterdir())]
+    expected = [False] * (files - 1) + [True]
+    assert [stream.reader.is_last(split) for split in splits] == expected
 
 
 class Frame:

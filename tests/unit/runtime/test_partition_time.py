@@ -99,13 +99,35 @@ def test_a_partition_may_say_itself_that_it_is_idle():
 
 def test_a_restored_partition_holds_back_before_it_says_anything():
     before = source()
-    epoch(before, ("a", 100), ("b", 10), ("file", 50, "ends"), ("over", MAX_WATERMARK))
+    epoch(before, ("a", 100), ("b", 10), ("file", 50, "ends"), ("function:", MAX_WATERMARK))
     stored = before.watermarks(replayed=False)
     assert stored == [("a", 100), ("b", 10)]
     after = source()
     after.restore(stored)
     assert epoch(after, ("a", 500)) == (10, False)
     assert epoch(after, ("b", 400)) == (400, False)
+
+
+def test_a_source_that_is_read_to_its_end_holds_nobody_back():
+    found = source()
+    assert epoch(found, ("s:1", 50, "ends"), ("s:2", 10, "ends"), ("t:", 100)) == (10, False)
+    over = ("s:", MAX_WATERMARK, "ends")
+    assert epoch(found, ("s:3", 20, "ends"), over, ("s:4", 30, "ends")) == (100, False)
+    assert epoch(found, ("t:", 200)) == (200, False)
+
+
+def test_the_end_of_a_source_is_known_after_a_restore_until_it_is_read_on():
+    before, after = source(), source()
+    over = ("s:", MAX_WATERMARK, "ends")
+    assert epoch(before, ("s:3", 20, "ends"), over) == (MAX_WATERMARK, False)
+    stored = before.watermarks(replayed=False)
+    assert stored == [("s:", MAX_WATERMARK)]
+    after.restore(stored)
+    assert after.watermarks(replayed=False) == stored
+    assert epoch(after, ("s:4", 30, "ends")) == (30, False)
+    again = source()
+    again.restore(stored)
+    assert epoch(again) == (MAX_WATERMARK, False)
 
 
 def test_what_an_epoch_said_is_not_stored_if_it_will_be_read_again():

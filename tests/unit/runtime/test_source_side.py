@@ -7,7 +7,7 @@ from tests.harness.programs import environment
 
 from weir.clock import SystemClock
 from weir.common.watermark_strategy import WatermarkStrategy
-from weir.connector.decoder import Mark, Partition, Records
+from weir.connector.decoder import END, Mark, Partition, Records
 from weir.graph.plan import compile_plan
 from weir.runtime.frame import (
     MAX_WATERMARK,
@@ -93,6 +93,15 @@ def test_a_strategy_passes_the_end_of_event_time_on():
     plan = plan_of(strategy=WatermarkStrategy.for_monotonous_timestamps())
     _, controls = fed(plan, Records([1], [10]), Mark(MAX_WATERMARK))
     assert list(said(controls).values()) == [(MAX_WATERMARK, False, False)]
+
+
+def test_a_bounded_source_that_is_over_says_so_with_and_without_a_strategy():
+    for strategy in (None, WatermarkStrategy.for_monotonous_timestamps()):
+        plan = plan_of(strategy=strategy)
+        _, controls = fed(plan, Partition("f", ends=True), Records([1], [10]), END)
+        found = said(controls)
+        assert found.pop(f"{plan.operators[0].id}:") == (MAX_WATERMARK, True, False)
+        assert list(found.values()) == ([] if strategy is None else [(9, True, False)])
 
 
 def test_every_partition_of_a_source_has_a_watermark_of_its_own():

@@ -172,7 +172,7 @@ def test_show_of_a_job_names_the_command_that_lists_jobs(name):
 
 def test_show_of_a_newer_format_exits_with_3(root):
     path = root / SAVEPOINT / "_metadata"
-    path.write_bytes(path.read_bytes().replace(b"weir-metadata 3", b"weir-metadata 4", 1))
+    path.write_bytes(path.read_bytes().replace(b"weir-metadata 4", b"weir-metadata 5", 1))
     assert invoke("show", path).exit_code == 3
 
 

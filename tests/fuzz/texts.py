@@ -50,6 +50,7 @@ from weir.runtime.epoch import Barrier, Epoch
 from weir.runtime.frame import (
     Control,
     Frame,
+    PartitionMark,
     pack_columns,
     pack_control,
     pack_frames,
@@ -142,8 +143,8 @@ _EDGE = EdgeNode(
 
 
 def _frames() -> list[bytes]:
-    frames = [Frame(0, 0, 1, pack_control(Control(0, 5, 100))), Frame(1, -1, 2, b"R")]
-    return [pack_frames(frames)]
+    control = Control(0, 5, True, (PartitionMark("p", 7, True),))
+    return [pack_frames([Frame(0, 0, 1, pack_control(control)), Frame(1, -1, 2, b"R")])]
 
 
 def _frame(data: bytes) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -23,6 +24,7 @@ from weir.checkpoint.metadata import (
     FileRecord,
     OperatorRecord,
     OperatorStateRecord,
+    PartitionRecord,
     SourceLayout,
     SourcePositions,
     SubtaskRecord,
@@ -133,6 +135,7 @@ METADATA = CheckpointMetadata(
                     operator_states={"buffer": OperatorStateRecord("SPLIT", 3)},
                     layers=(1,),
                     attachments=(2,),
+                    watermark=-5,
                 ),
                 SubtaskRecord(1),
             ),
@@ -143,7 +146,17 @@ METADATA = CheckpointMetadata(
         FileRecord("../shared/state-s0-a1-ba9876543210", 99, 1, 0),
         FileRecord("state-s0-a1-000000000000", 2, 2, 0, b"\x00\xff"),
     ),
+    partitions=(PartitionRecord(OPERATOR, "orders:ö-0", 1_699_999_999_999),),
 )
+
+
+def metadata_of(version: int) -> CheckpointMetadata:
+    """Return what a version can hold of the metadata: watermarks came with version 4."""
+    if version >= 4:
+        return METADATA
+    (operator,) = METADATA.operators
+    subtasks = tuple(replace(subtask, watermark=None) for subtask in operator.subtasks)
+    return replace(METADATA, operators=(replace(operator, subtasks=subtasks),), partitions=())
 
 
 # ---- writing -----------------------------------------------------------------------------------

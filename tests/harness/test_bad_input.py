@@ -89,8 +89,8 @@ def test_a_path_that_is_no_savepoint_is_refused_with_what_is_there(savepoint, pa
 
 def test_a_savepoint_of_a_newer_format_is_refused_with_both_versions(savepoint):
     file = savepoint / "_metadata"
-    file.write_bytes(file.read_bytes().replace(b"weir-metadata 3", b"weir-metadata 4", 1))
-    with pytest.raises(IncompatibleStateError, match=r"its format is 4.*reads up to 3.*upgrade"):
+    file.write_bytes(file.read_bytes().replace(b"weir-metadata 4", b"weir-metadata 5", 1))
+    with pytest.raises(IncompatibleStateError, match=r"its format is 5.*reads up to 4.*upgrade"):
         load_restore_point(str(savepoint))
 
 

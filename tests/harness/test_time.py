@@ -213,7 +213,7 @@ def test_an_idle_input_holds_nothing_back():
     harness = started(env, 1)
     harness.run_epoch({0: [("k", 10), ("k", 20)], 1: [("k", 1)]})
     assert harness.collected() == []
-    harness.clock.advance(1000)
+    harness.clock.advance(1001)  # idle is what has been silent for longer than allowed
     harness.run_epoch({0: [("k", 30)]})
     assert harness.collected() == [10, 20]
 

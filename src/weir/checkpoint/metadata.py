@@ -25,8 +25,8 @@ import msgspec
 
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 
-FORMAT_VERSION: Final = 3
-READABLE_VERSIONS: Final = (2, 3)
+FORMAT_VERSION: Final = 4
+READABLE_VERSIONS: Final = (2, 3, 4)
 _MAGIC: Final = b"weir-metadata "
 _VERSION = re.compile(rb"[0-9]{1,9}\Z")
 _HEADER = re.compile(rb"weir-metadata ([1-9][0-9]{0,8}) ([0-9a-f]{8}) (0|[1-9][0-9]{0,18})\Z")
@@ -37,6 +37,7 @@ _PATH_MAX: Final = 1024
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Epoch = Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
 Moment = Annotated[int, msgspec.Meta(ge=0, le=_LAST_MOMENT_MS)]
+Watermark = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Checksum = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Width = Annotated[int, msgspec.Meta(ge=1, le=32768)]
 KeyGroup = Annotated[int, msgspec.Meta(ge=0, le=32767)]
@@ -75,6 +76,7 @@ class SubtaskRecord:
     `file` is an index into `CheckpointMetadata.files`; `keyed_range` is the first and last key
     group inside. A subtask that had nothing to store has no file. `layers` are the files, oldest
     first, whose keyed state `file` adds to; `attachments` are further files that `file` names.
+    Without a `watermark` event time begins at the minimum; versions before 4 have none.
     """
 
     index: Number
@@ -84,6 +86,7 @@ class SubtaskRecord:
     operator_states: dict[str, OperatorStateRecord] = field(default_factory=dict)
     layers: tuple[Number, ...] = ()
     attachments: tuple[Number, ...] = ()
+    watermark: Watermark | None = None
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,18 @@ class InFlightRecord:
 
 
 @dataclass(frozen=True)
+class PartitionRecord:
+    """How far one partition of a source was in event time.
+
+    `operator` is the id of what makes the watermarks: a watermark strategy, or the source itself.
+    """
+
+    operator: str
+    partition: str
+    watermark: Watermark
+
+
+@dataclass(frozen=True)
 class CheckpointMetadata:
     """Everything there is to know about a completed checkpoint or savepoint.
 
@@ -164,6 +179,7 @@ class CheckpointMetadata:
     in_flight: tuple[InFlightRecord, ...] = ()
     savepoint_format: str | None = None
     format_version: int = FORMAT_VERSION
+    partitions: tuple[PartitionRecord, ...] = ()
 
 
 _decode_body = msgspec.json.Decoder(CheckpointMetadata).decode

@@ -89,6 +89,20 @@ def plan_operator_state(operator: OperatorRecord, parallelism: int) -> tuple[Sta
         raise IncompatibleStateError(msg) from error
 
 
+def plan_watermarks(operator: OperatorRecord, parallelism: int) -> tuple[int | None, ...]:
+    """Return for each new subtask where its event time begins, None for the minimum.
+
+    With another parallelism that is where the slowest of the old subtasks was.
+    """
+    found = {subtask.index: subtask.watermark for subtask in operator.subtasks}
+    stored = [found.get(index) for index in range(operator.parallelism)]
+    if parallelism == operator.parallelism:
+        return tuple(stored)
+    known = [watermark for watermark in stored if watermark is not None]
+    slowest = min(known) if len(known) == len(stored) else None
+    return (slowest,) * parallelism
+
+
 def redistribute(
     reported: Sequence[Mapping[str, OperatorStateRecord]], parallelism: int
 ) -> tuple[StateReads, ...]:

@@ -16,6 +16,7 @@ from weir.checkpoint.rescale import (
     check_parallelism,
     plan_keyed,
     plan_operator_state,
+    plan_watermarks,
 )
 from weir.errors import IncompatibleStateError, UsageError
 from weir.keygroup import default_max_parallelism
@@ -42,10 +43,11 @@ class OperatorMatch:
 
 @dataclass(frozen=True)
 class SubtaskRestore:
-    """What one new subtask of an operator reads."""
+    """What one new subtask of an operator reads, and where its event time begins."""
 
     keyed: tuple[KeyedRead, ...] = ()
     operator_states: StateReads = field(default_factory=dict)
+    watermark: int | None = None
 
 
 @dataclass(frozen=True)
@@ -141,11 +143,14 @@ def _plan_operator(operator: ProgramOperator, record: OperatorRecord | None) -> 
     maximum = resolve_max_parallelism(
         [] if record is None else [record], operator.parallelism, operator.max_parallelism
     )
-    if record is None or not record.has_state:
+    if record is None:
         return OperatorPlan(record, maximum, (SubtaskRestore(),) * operator.parallelism)
+    times = plan_watermarks(record, operator.parallelism)
+    if not record.has_state:
+        return OperatorPlan(record, maximum, tuple(SubtaskRestore(watermark=t) for t in times))
     keyed = plan_keyed(record, operator.parallelism)
     states = plan_operator_state(record, operator.parallelism)
-    subtasks = tuple(SubtaskRestore(*pair) for pair in zip(keyed, states, strict=True))
+    subtasks = tuple(SubtaskRestore(*parts) for parts in zip(keyed, states, times, strict=True))
     return OperatorPlan(record, maximum, subtasks)
 
 

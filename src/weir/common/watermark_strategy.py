@@ -1,20 +1,32 @@
-"""Where event time comes from: timestamp assigners and watermark strategies.
+"""Where event time comes from: timestamp assigners, watermark strategies and generators.
 
 A strategy is only a description; the runtime reads its attributes. The watermark follows Flink's
-rule: the greatest timestamp seen, minus the allowed disorder, minus one millisecond.
+rule: the greatest timestamp seen, minus the allowed disorder, minus one millisecond; or it is what
+a generator of the user says.
 """
 
 from __future__ import annotations
 
 import abc
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from weir.common.time import Duration, to_ms
 from weir.errors import UsageError
+from weir.notices import warn_once
 
-__all__ = ["TimestampAssigner", "WatermarkAlignment", "WatermarkStrategy"]
+__all__ = [
+    "TimestampAssigner",
+    "Watermark",
+    "WatermarkAlignment",
+    "WatermarkGenerator",
+    "WatermarkOutput",
+    "WatermarkStrategy",
+]
+
+log = logging.getLogger("weir.time")
 
 
 class TimestampAssigner(abc.ABC):
@@ -41,6 +53,53 @@ class _FunctionAssigner(TimestampAssigner):
 
 
 @dataclass(frozen=True)
+class Watermark:
+    """A moment of event time, in milliseconds: nothing older is expected any more."""
+
+    timestamp: int
+
+    def get_timestamp(self) -> int:
+        """Return the milliseconds."""
+        return self.timestamp
+
+
+class WatermarkOutput(abc.ABC):
+    """What a generator says watermarks to."""
+
+    @abc.abstractmethod
+    def emit_watermark(self, watermark: Watermark | int) -> None:
+        """Say how far event time has come; one that is not above the last changes nothing.
+
+        It ends idleness.
+        """
+
+    @abc.abstractmethod
+    def mark_idle(self) -> None:
+        """Hold nobody back until the next watermark, or until `mark_active`."""
+
+    @abc.abstractmethod
+    def mark_active(self) -> None:
+        """Count again, without a new watermark."""
+
+
+class WatermarkGenerator(abc.ABC):
+    """Makes watermarks of the records that it sees: those of one partition of a source.
+
+    Behind the first exchange there is one for each subtask. What it knows is not part of a
+    checkpoint, as in Flink: after a restore a new one begins, and operators begin at the watermark
+    that they had.
+    """
+
+    @abc.abstractmethod
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        """See a record; may say a watermark at once, which counts at the end of the epoch."""
+
+    @abc.abstractmethod
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Say a watermark at the end of an epoch, also of one without records."""
+
+
+@dataclass(frozen=True)
 class WatermarkAlignment:
     """How far sources of one group may run ahead of the slowest."""
 
@@ -57,13 +116,31 @@ class WatermarkStrategy:
         out_of_orderness_ms: how late a record may be; None for no watermarks at all.
         timestamp_assigner: gives records their timestamps; None keeps those they have.
         idleness_ms: after how long a silent source no longer holds the watermark back.
-        alignment: bound between sources of one group.
+        alignment: bound between sources of one group; has no effect.
+        generator: makes the generators of the user, in place of the bound.
     """
 
     out_of_orderness_ms: int | None = None
     timestamp_assigner: TimestampAssigner | None = None
     idleness_ms: int | None = None
     alignment: WatermarkAlignment | None = None
+    generator: Callable[..., Any] | None = None
+
+    @staticmethod
+    def for_generator(generator_supplier: Any) -> WatermarkStrategy:
+        """Return a strategy whose watermarks are made by generators of the user.
+
+        The supplier is called in the slots, once for every generator that is needed: without an
+        argument, or with a context where it takes one, as a `WatermarkGeneratorSupplier` does. A
+        subclass of `WatermarkGenerator` is a supplier of itself.
+        """
+        if not callable(generator_supplier):
+            msg = (
+                "for_generator needs a function that returns a WatermarkGenerator, or a subclass "
+                f"of it, got {generator_supplier!r}"
+            )
+            raise UsageError(msg)
+        return WatermarkStrategy(generator=generator_supplier)
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
@@ -112,7 +189,21 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Duration,
         update_interval: Duration | None = None,
     ) -> WatermarkStrategy:
-        """Return a strategy that bounds the drift between sources of a group."""
+        """Accept the bound between sources of a group, which has no effect, and warn once.
+
+        Spark chooses how much of every source an epoch gets.
+        """
         interval = 1000 if update_interval is None else to_ms(update_interval)
         drift = to_ms(max_allowed_watermark_drift)
+        if drift < 0 or interval <= 0:
+            msg = (
+                "watermark alignment needs a drift of at least zero and an interval above zero, "
+                f"got {max_allowed_watermark_drift!r} and {update_interval!r}"
+            )
+            raise UsageError(msg)
+        warn_once(
+            log,
+            f"with_watermark_alignment({watermark_group!r}) has no effect, because Spark chooses "
+            "how much of every source an epoch gets; limit that at the sources instead",
+        )
         return replace(self, alignment=WatermarkAlignment(watermark_group, drift, interval))

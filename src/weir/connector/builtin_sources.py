@@ -24,6 +24,9 @@ from weir.connector.source import (
 from weir.connector.spool import Spool, spool_collection, spool_sequence
 from weir.errors import UsageError
 
+_KAFKA_PARTITION = ("topic", "partition")
+_KAFKA_COLUMNS = {*_KAFKA_PARTITION, "offset"}
+
 
 @dataclass(frozen=True)
 class CollectionSource(Source):
@@ -98,10 +101,25 @@ class TextFileSource(Source):
 
 @dataclass(frozen=True)
 class DataFrameSource(Source):
-    """The rows of a Spark DataFrame: streaming ones go on, static ones are read once."""
+    """The rows of a Spark DataFrame: streaming ones go on, static ones are read once.
+
+    The values of the columns in `partition_by` name the partition that a row is of. The partitions
+    of a Kafka stream are known by its own columns.
+    """
 
     dataframe: Any
     type_info: Any = None
+    partition_by: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse columns that the DataFrame does not have."""
+        missing = [name for name in self.partition_by if name not in self.dataframe.columns]
+        if missing:
+            msg = (
+                f"from_dataframe: partition_by names {missing!r}, and the DataFrame has the "
+                f"columns {list(self.dataframe.columns)!r}; name some of those"
+            )
+            raise UsageError(msg)
 
     @property
     def bounded(self) -> bool:
@@ -114,7 +132,11 @@ class DataFrameSource(Source):
 
     def open(self, opening: Opening) -> TableRows:
         """Leave the rows to the engine, which they are already part of."""
-        return TableRows(self.dataframe, opening.type_info)
+        return TableRows(self.dataframe, opening.type_info, self._partition_columns())
+
+    def _partition_columns(self) -> tuple[str, ...]:
+        is_kafka = not self.bounded and set(self.dataframe.columns) >= _KAFKA_COLUMNS
+        return self.partition_by or (_KAFKA_PARTITION if is_kafka else ())
 
 
 @dataclass(frozen=True)

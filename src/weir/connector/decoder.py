@@ -6,12 +6,15 @@ time and sends on what became of that piece before it asks for the next.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from weir.codec import pickled
 
@@ -39,37 +42,92 @@ class Mark:
     """What a source says about its event time, behind the records that came before.
 
     `watermark` is None as long as the source has emitted none. An `idle` source holds nobody's
-    watermark back until it says something else.
+    watermark back until it says something else. After the `last` one nothing follows.
     """
 
     watermark: int | None = None
     idle: bool = False
+    last: bool = False
+
+
+END = Mark((1 << 63) - 1, last=True)
+"""Bounded input is read to its end, and holds nobody back any more."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Says that what follows is of one partition of the source, which has a time of its own.
+
+    `name` is the same in every epoch. A partition that `ends` is read in one epoch, all of it: a
+    file, say. What comes before the first of these is of a partition without a name.
+    """
+
+    name: str
+    ends: bool = False
+
+
+Piece: TypeAlias = Records | Columns | Mark | Partition
+"""What a decoder returns."""
 
 
 class Decoder(ABC):
     """Turns rows of one source into records: the same rows always into the same records."""
 
     @abstractmethod
-    def decode(self, batch: pa.RecordBatch) -> Iterator[Records | Columns | Mark]:
+    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
         """Return what the rows hold, in order, in pieces of a bearable size."""
 
 
 @dataclass(frozen=True)
 class TypedColumns(Decoder):
-    """Rows whose columns are the fields of the records."""
+    """Rows whose columns are the fields of the records.
+
+    The values of the columns in `partition_by` name the partition that a row is of. A column
+    `file_column` is none of the records': it names the file of a row, which is a partition.
+    """
 
     type_info: Any
+    partition_by: tuple[str, ...] = ()
+    file_column: str | None = None
 
-    def decode(self, batch: pa.RecordBatch) -> Iterator[Records | Columns | Mark]:
-        """Hand the columns on as they are."""
-        yield Columns(batch, self.type_info)
+    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+        """Hand the columns on as they are, one partition after the other."""
+        columns = self.partition_by if self.file_column is None else (self.file_column,)
+        for name, rows in _partitions(batch, columns):
+            yield Partition(name, ends=self.file_column is not None)
+            yield Columns(self._without_file(rows), self.type_info)
+        if not columns:
+            yield Columns(batch, self.type_info)
+
+    def _without_file(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows if self.file_column is None else rows.drop_columns([self.file_column])
+
+
+def _partitions(
+    batch: pa.RecordBatch, columns: tuple[str, ...]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Split a batch by the values of columns; mostly there is one partition in it."""
+    if not columns or not batch.num_rows:
+        return
+    keys = pa.Table.from_batches([batch]).select(columns)
+    names = keys.group_by(columns, use_threads=False).aggregate([]).to_pylist()
+    for values in names:
+        name = json.dumps(values, sort_keys=True, default=str)
+        if len(names) == 1:
+            yield name, batch
+            return
+        same = [
+            pc.is_null(batch.column(c)) if v is None else pc.equal(batch.column(c), v)
+            for c, v in values.items()
+        ]
+        yield name, batch.filter(pc.fill_null(reduce(pc.and_, same), False))
 
 
 @dataclass(frozen=True)
 class PickledRecords(Decoder):
     """Rows that are pickled lists of records."""
 
-    def decode(self, batch: pa.RecordBatch) -> Iterator[Records | Columns | Mark]:
+    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
         """Unpickle row by row."""
         for value in batch.column(0):
             yield Records(pickled.loads(memoryview(value.as_buffer())))
@@ -79,7 +137,7 @@ class PickledRecords(Decoder):
 class JournalEntries(Decoder):
     """Rows of a source function's journal: pickled (records, timestamps or None, mark or None)."""
 
-    def decode(self, batch: pa.RecordBatch) -> Iterator[Records | Columns | Mark]:
+    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
         """Unpickle row by row."""
         for value in batch.column(0):
             values, timestamps, mark = pickled.loads(memoryview(value.as_buffer()))
@@ -93,7 +151,7 @@ class JournalEntries(Decoder):
 class NumberRanges(Decoder):
     """Rows that are ranges of whole numbers: start, and stop, which is excluded."""
 
-    def decode(self, batch: pa.RecordBatch) -> Iterator[Records | Columns | Mark]:
+    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
         """Count."""
         starts, stops = batch.column(0).to_pylist(), batch.column(1).to_pylist()
         for start, stop in zip(starts, stops, strict=True):
@@ -105,6 +163,6 @@ class NumberRanges(Decoder):
 class TextLines(Decoder):
     """Rows that are lines of text."""
 
-    def decode(self, batch: pa.RecordBatch) -> Iterator[Records | Columns | Mark]:
+    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
         """Return the lines."""
         yield Records(batch.column(0).to_pylist())

@@ -5,11 +5,16 @@ what a job before this one has read; the engine streams what it opened as; worke
 into records with its decoder::
 
     driver:  Source.open(opening) -> FileRows | TableRows | Splits | Journal
-    worker:  Decoder.decode(batch) -> records, columns, marks
+    worker:  Decoder.decode(batch) -> records, columns, marks, partitions
 
 Positions are the engine's own: it logs, before an epoch runs, which rows or splits belong to it,
 and reads exactly those again after a failure. Records of `Splits` that can be counted are counted,
 so that a job that resumes needs nothing but their number.
+
+Watermarks are made for each partition on its own, and the slowest one counts. So a source whose
+parts may drift apart in event time names them: its decoder says which partition records are of
+(`weir.connector.decoder.Partition`), or `Splits.partitioned` says that every split is one. Without
+names all rows of a source are one stream, which is as far in time as its furthest row.
 
 Invariant: the same row or split always decodes into the same records in the same order. That is all
 that replay needs. Nothing here knows Spark: `weir.spark.sources` makes a stream of each form.
@@ -28,7 +33,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from weir.connector.decoder import Columns, Decoder, Mark, Records
+from weir.connector.decoder import END, Decoder, Partition, Piece
 
 
 @dataclass(frozen=True)
@@ -70,10 +75,14 @@ class FileRows:
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of a table of the engine: a Spark DataFrame."""
+    """The rows of a table of the engine: a Spark DataFrame.
+
+    The values of the columns in `partition_by` name the partition that a row is of.
+    """
 
     table: Any
     type_info: Any = None
+    partition_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,8 @@ class Splits:
         decoder: turns the reader's batches into records.
         files_per_batch: how many files of the folder an epoch gets at most.
         counted: set where the position is a number of records, None where it is the engine's.
+        partitioned: every split is a partition with an event time of its own; otherwise the splits
+            are one after the other of one stream.
     """
 
     folder: Path
@@ -96,6 +107,7 @@ class Splits:
     decoder: Decoder
     files_per_batch: int = 1
     counted: RecordCount | None = None
+    partitioned: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,6 +131,10 @@ class SplitReader(ABC):
         Raises:
             StorageError: it cannot be read from this host.
         """
+
+    def is_last(self, split: str) -> bool:
+        """Tell whether no split follows this one, ever; a source need not know."""
+        return False
 
 
 class Source(ABC):
@@ -148,13 +164,21 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class SplitRows(Decoder):
-    """Decodes rows that are splits: what the reader reads of each, decoded in turn."""
+    """Decodes rows that are splits: what the reader reads of each, decoded in turn.
+
+    With `partitioned` every split is a partition, which ends.
+    """
 
     reader: SplitReader
     decoder: Decoder
+    partitioned: bool = False
 
-    def decode(self, batch: pa.RecordBatch) -> Iterator[Records | Columns | Mark]:
+    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
         """Read every split of the batch; what was read is dropped before the next is read."""
         for split in batch.column(0).to_pylist():
+            if self.partitioned:
+                yield Partition(split, ends=True)
             for read in self.reader.read(split):
                 yield from self.decoder.decode(read)
+            if self.reader.is_last(split):
+                yield END

@@ -37,10 +37,11 @@ _RANGES = pa.schema([pa.field("start", pa.int64()), pa.field("stop", pa.int64())
 _RECORDS = b"weir.records"
 
 
-class FileSplit(msgspec.Struct, frozen=True):
-    """A split that is a whole Parquet file of a folder."""
+class FileSplit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A split that is a whole Parquet file of a folder; none comes after the `last` one."""
 
     file: str
+    last: bool = False
 
 
 _decode_split = msgspec.json.Decoder(FileSplit).decode
@@ -71,6 +72,10 @@ class ParquetFiles(SplitReader):
             )
             raise StorageError(msg) from error
 
+    def is_last(self, split: str) -> bool:
+        """Tell what the split says."""
+        return _decode_split(split).last
+
 
 def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
@@ -79,14 +84,14 @@ def _shaped(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def write_split(directory: Path, name: str, number: int) -> None:
-    """Name a data file of a directory to the engine, as the n-th one.
+def write_split(directory: Path, name: str, number: int, *, last: bool = False) -> None:
+    """Name a data file of a directory to the engine, as the n-th one, and perhaps the last.
 
     Times are set one second apart: Spark reads files in that order.
     """
     folder = directory / SPLITS
     temporary = folder / f".{name}"
-    temporary.write_bytes(msgspec.json.encode(FileSplit(name)) + b"\n")
+    temporary.write_bytes(msgspec.json.encode(FileSplit(name, last)) + b"\n")
     stamp = 1_000_000_000 + number
     os.utime(temporary, (stamp, stamp))
     temporary.replace(folder / name)
@@ -152,13 +157,13 @@ class SpoolWriter:
         """Count the files that are there."""
         return self._next
 
-    def append(self, table: pa.Table) -> None:
-        """Write one file and name it to the engine."""
+    def append(self, table: pa.Table, *, last: bool = False) -> None:
+        """Write one file and name it to the engine; nothing may follow the last one."""
         path = self.directory / f"{self._next:08d}.parquet"
         temporary = self.directory / f".{path.name}"
         pq.write_table(table, temporary)
         temporary.replace(path)
-        write_split(self.directory, path.name, self._next)
+        write_split(self.directory, path.name, self._next, last=last)
         self._next += 1
 
 
@@ -247,6 +252,6 @@ def spool_sequence(root: Path, start: int, end: int, records_per_file: int, skip
 def _spool(root: Path, kind: str, name: str, tables: list[pa.Table]) -> Path:
     directory = root / f"{kind}-{name}"
     writer = SpoolWriter(directory)
-    for table in tables[writer.files :]:
-        writer.append(table)
+    for number in range(writer.files, len(tables)):
+        writer.append(tables[number], last=number == len(tables) - 1)
     return directory

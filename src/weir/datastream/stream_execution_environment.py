@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weir.common.configuration import Configuration
@@ -99,14 +99,24 @@ class StreamExecutionEnvironment(ConfiguredProgram):
         return self._source(source, "Text File Source", Types.STRING())
 
     def from_dataframe(
-        self, dataframe: Any, type_info: Any = None, name: str = "DataFrame Source"
+        self,
+        dataframe: Any,
+        type_info: Any = None,
+        name: str = "DataFrame Source",
+        partition_by: Sequence[str] = (),
     ) -> DataStream:
         """Return a stream of the rows of a Spark DataFrame, streaming or static.
 
-        Records are rows with the DataFrame's columns, unless another type is declared.
+        Records are rows with the DataFrame's columns, unless another type is declared. Rows with
+        the same values in the columns `partition_by` are one partition of the source: watermarks
+        follow the partition that is slowest. With Kafka's columns `topic`, `partition` and `offset`
+        in a stream, those are Kafka's partitions; otherwise a stream is one partition, and of a
+        static DataFrame every file that Spark writes of it is one.
         """
         declared = declared_type(type_info, "type_info")
-        stream = self._source(DataFrameSource(dataframe, declared), name, declared)
+        names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        source = DataFrameSource(dataframe, declared, names)
+        stream = self._source(source, name, declared)
         if declared is None:
             declare_dataframe(stream.edges[0].source)
         return stream
@@ -184,4 +194,5 @@ class StreamExecutionEnvironment(ConfiguredProgram):
 
 
 def _does_anything(strategy: WatermarkStrategy) -> bool:
-    return strategy.timestamp_assigner is not None or strategy.out_of_orderness_ms is not None
+    assigns = strategy.timestamp_assigner is not None
+    return assigns or strategy.generator is not None or strategy.out_of_orderness_ms is not None

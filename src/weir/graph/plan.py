@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from weir.common.watermark_strategy import WatermarkStrategy
 from weir.errors import UsageError
 from weir.graph.identity import operator_ids
 from weir.graph.kinds import SourceSideRule, kind_named
@@ -55,7 +56,8 @@ class EdgeNode:
     """One edge of the plan.
 
     An edge is chained when both ends are in one level: records pass by direct call. Otherwise it
-    crosses `target_level - source_level` shuffles, tagged with `id`.
+    crosses `target_level - source_level` shuffles, tagged with `id`. With `by_partition` all
+    records of a source's partition go to one subtask, each with the partition's name.
     """
 
     id: int
@@ -71,6 +73,7 @@ class EdgeNode:
     target_level: int
     parallelism: int
     max_parallelism: int
+    by_partition: bool = False
 
     @property
     def chained(self) -> bool:
@@ -162,6 +165,7 @@ def compile_plan(graph: StreamGraph, default_parallelism: int) -> JobPlan:
     plan = JobPlan(graph.job_name, operators, edges)
     for plan_edge in edges:
         operators[plan_edge.target].options.setdefault("input_type", plan_edge.type)
+    _route_by_partition(plan)
     _unify_parallelism(plan)
     return plan
 
@@ -203,9 +207,16 @@ def runs_on_source_side(t: Transformation) -> bool:
         return True
     if kind.source_side is SourceSideRule.NEVER or t.keyed or t.side_types:
         return False
+    if makes_own_watermarks(t.function):
+        return False
     if kind.source_side is SourceSideRule.ALWAYS or getattr(t.function, "weir_plain", False):
         return True
     return not any(_overrides(t.function, name) for name in _RESIDENT_METHODS)
+
+
+def makes_own_watermarks(function: Any) -> bool:
+    """Tell whether a function is a strategy with generators of the user: those hold state."""
+    return isinstance(function, WatermarkStrategy) and function.generator is not None
 
 
 def keeps_operator_state(t: Transformation) -> bool:
@@ -336,6 +347,17 @@ def _edge(
         parallelism=target.parallelism,
         max_parallelism=target.max_parallelism,
     )
+
+
+def _route_by_partition(plan: JobPlan) -> None:
+    """Let generators of the user see whole partitions where they are next to sources."""
+    for op in plan.operators:
+        edges = plan.inputs_of(op.index)
+        beside = all(e.source_level == 0 and e.partitioning is Partitioning.FORWARD for e in edges)
+        if makes_own_watermarks(op.function) and beside:
+            op.options["by_partition"] = True
+            for edge in edges:
+                edge.by_partition = True
 
 
 def _unify_parallelism(plan: JobPlan) -> None:

@@ -12,6 +12,7 @@ from weir.checkpoint.metadata import (
     InFlightRecord,
     OperatorRecord,
     OperatorStateRecord,
+    PartitionRecord,
     SourcePositions,
     SubtaskRecord,
 )
@@ -123,7 +124,19 @@ def assemble(
         files=tuple(files.records),
         in_flight=tuple(in_flight),
         savepoint_format=facts.savepoint_format,
+        partitions=_partitions(acks, facts),
     )
+
+
+def _partitions(acks: Mapping[int, Ack], facts: EpochFacts) -> tuple[PartitionRecord, ...]:
+    """Return how far the partitions of the sources were; whoever knows it knows the same.
+
+    That an epoch is read again is known to those alone that took part where rows were overtaken.
+    """
+    messages: list[Acknowledge] = [a.payload for a in acks.values() if a.payload is not None]
+    told = (m.partitions for m in messages if m.cut or not facts.replayed)
+    first = next(filter(None, told), [])
+    return tuple(PartitionRecord(*found) for found in sorted(first))
 
 
 def _subtask(share: OperatorShare, subtask: int, own: int, files: _Files) -> SubtaskRecord:
@@ -138,6 +151,7 @@ def _subtask(share: OperatorShare, subtask: int, own: int, files: _Files) -> Sub
         },
         layers=tuple(files.index(handle, subtask) for handle in share.layers),
         attachments=tuple(files.index(handle, subtask) for handle in share.attachments),
+        watermark=share.watermark,
     )
 
 

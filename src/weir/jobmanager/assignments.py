@@ -67,6 +67,11 @@ def in_flight_sources(point: RestorePoint | None, without: int) -> list[InFlight
     return [InFlightSource(row.subtask, _file(point, row.file)) for row in rows]
 
 
+def partition_watermarks(point: RestorePoint) -> list[tuple[str, str, int]]:
+    """Return how far the partitions of the sources were, for all slots alike."""
+    return [(p.operator, p.partition, p.watermark) for p in point.metadata.partitions]
+
+
 def _planned(
     plan: JobPlan, point: RestorePoint, allow_non_restored: bool
 ) -> dict[str, OperatorPlan]:
@@ -108,7 +113,7 @@ def _assignment(
         file = files[old]
         if file is not None:
             elements.append((_file(point, file), wanted))
-    return OperatorRestore(operator, keyed, elements)
+    return OperatorRestore(operator, keyed, elements, reads.watermark)
 
 
 def _file(point: RestorePoint, index: int) -> FileHandle:

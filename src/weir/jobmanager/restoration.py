@@ -14,7 +14,7 @@ from weir.connector.sink import NewerOutput
 from weir.graph.plan import JobPlan
 from weir.graph.transformation import StreamGraph
 from weir.ids import JobId
-from weir.jobmanager.assignments import assignments, in_flight_sources
+from weir.jobmanager.assignments import assignments, in_flight_sources, partition_watermarks
 from weir.jobmanager.background import Background
 from weir.jobmanager.checkpoints import CheckpointEvents, CheckpointRunner, CommittingSlots
 from weir.jobmanager.claims import Claim, ClaimMode
@@ -213,6 +213,7 @@ class Restoration:
             memory=settings.memory,
             copies=self.stand_ins.place,
             damaged=[] if point is None else list(point.damaged),
+            partitions=[] if point is None else partition_watermarks(point),
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from weir.errors import UsageError
 from weir.graph import kinds
 from weir.graph.kinds import Kind
@@ -9,6 +11,7 @@ from weir.graph.plan import OperatorNode
 from weir.runtime import (
     async_wait,
     connected,
+    generators,
     interval_join,
     keyed,
     patterns,
@@ -18,13 +21,20 @@ from weir.runtime import (
 )
 from weir.runtime.operator import Operator, TaskFacts
 
-SLOT_OPERATORS: dict[Kind, type[Operator]] = {
+
+def _timestamps(node: OperatorNode, facts: TaskFacts) -> Operator:
+    if node.function.generator is None:
+        return stateless.TimestampsOperator(node, facts)
+    return generators.GeneratorOperator(node, facts)
+
+
+SLOT_OPERATORS: dict[Kind, Callable[[OperatorNode, TaskFacts], Operator]] = {
     kinds.MAP: keyed.ResidentMap,
     kinds.FLAT_MAP: keyed.ResidentFlatMap,
     kinds.FILTER: keyed.ResidentFilter,
     kinds.PROCESS: keyed.ResidentProcess,
     kinds.PROJECT: stateless.ProjectOperator,
-    kinds.TIMESTAMPS: stateless.TimestampsOperator,
+    kinds.TIMESTAMPS: _timestamps,
     kinds.REDUCE: rolling.RollingReduce,
     kinds.AGGREGATE: rolling.RollingAggregate,
     kinds.CEP: patterns.PatternOperator,
@@ -40,7 +50,7 @@ SLOT_OPERATORS: dict[Kind, type[Operator]] = {
     kinds.PRINT: sinks.ReportSink,
     kinds.COLLECT: sinks.ReportSink,
 }
-SOURCE_OPERATORS: dict[Kind, type[Operator]] = {
+SOURCE_OPERATORS: dict[Kind, Callable[[OperatorNode, TaskFacts], Operator]] = {
     kinds.MAP: stateless.MapOperator,
     kinds.FLAT_MAP: stateless.FlatMapOperator,
     kinds.FILTER: stateless.FilterOperator,
@@ -59,7 +69,11 @@ def source_operator(node: OperatorNode, facts: TaskFacts) -> Operator:
     return _create(SOURCE_OPERATORS, node, facts)
 
 
-def _create(catalog: dict[Kind, type[Operator]], node: OperatorNode, facts: TaskFacts) -> Operator:
+def _create(
+    catalog: dict[Kind, Callable[[OperatorNode, TaskFacts], Operator]],
+    node: OperatorNode,
+    facts: TaskFacts,
+) -> Operator:
     operator = catalog.get(kinds.kind_named(node.kind, node.name))
     if operator is None:
         msg = f"operator '{node.name}': no class here executes operators of kind {node.kind!r}"

@@ -36,6 +36,7 @@ from weir.runtime.frame import (
     pack_chunk,
     pack_columns,
 )
+from weir.runtime.partition_time import partition_owner
 from weir.runtime.raised import last_given, shorten, unsendable, user_traceback
 
 _CACHE_MAX = 1 << 18
@@ -61,6 +62,10 @@ class EdgeWriter:
         self._next = sender % edge.parallelism
         self._cache: dict[Any, int] = {}
         self._columnar = edge.type is not None and arrow_schema_for(edge.type) is not None
+        self.partition = ""
+        self.partitions: set[str] = set()
+        if edge.by_partition:
+            self._columnar = False  # the partition travels beside the records
         if self._columnar and edge.key is not None and edge.key.fields is None:
             self._columnar = False  # keys that are not fields travel beside the records
         self._declared = DeclaredKey.of(None if edge.key is None else edge.key.key_type)
@@ -104,6 +109,11 @@ class EdgeWriter:
                 self._send(target, payload)
         elif mode is Partitioning.GLOBAL:
             self._send(0, self._pack(chunk))
+        elif self.edge.by_partition:
+            self.partitions.add(self.partition)
+            names = [self.partition] * len(chunk.values)
+            target = partition_owner(self.partition, self._targets)
+            self._send(target, self._pack(Chunk(chunk.values, chunk.timestamps, names)))
         elif mode is Partitioning.FORWARD:
             self._send(self._forward_target(), self._pack(chunk))
         else:

@@ -42,8 +42,6 @@ TIMESTAMPS = "__ts"
 GROUPS = "__kg"
 MIN_WATERMARK = -(1 << 63)
 MAX_WATERMARK = (1 << 63) - 1
-IDLE_NOW = 0
-"""As `Control.idle_after_ms`: the upstream itself says that it is idle."""
 
 
 class Frame(NamedTuple):
@@ -112,12 +110,30 @@ class ColumnChunk:
         self.timestamps = timestamps
 
 
+class PartitionMark(msgspec.Struct, frozen=True, array_like=True):
+    """How far one partition of a source came in an epoch.
+
+    One that `ends` has no more records in later epochs; one that is `idle` says so itself.
+    """
+
+    partition: str
+    watermark: int
+    ends: bool = False
+    idle: bool = False
+
+
 class Control(msgspec.Struct, frozen=True, array_like=True):
-    """What an upstream subtask says at the end of its epoch on one edge."""
+    """What an upstream says at the end of its epoch on one edge.
+
+    A subtask of a slot level says its watermark, and whether it is idle. A task of level 0 says
+    how far the partitions came that it read; there `upstream` is what makes the watermarks: the
+    index of an operator.
+    """
 
     upstream: int
-    watermark: int
-    idle_after_ms: int | None = None
+    watermark: int = MIN_WATERMARK
+    idle: bool = False
+    partitions: tuple[PartitionMark, ...] = ()
 
 
 _decode_control = msgspec.msgpack.Decoder(Control).decode

@@ -6,7 +6,7 @@ that pass through it to later levels, and records already reported for print and
 them are frames with an address (edge and target subtask), or reports.
 
 Invariant: state as of the cut plus rows in flight is the whole effect of the epoch, nothing twice.
-Watermarks are not kept: sources tell them again.
+Watermarks are not among them: what sources said is known in every slot, and a checkpoint has it.
 """
 
 from __future__ import annotations

@@ -81,6 +81,7 @@ class Operator:
         self.consumers: list[Consumer] = []
         self.side_consumers: dict[str, list[Consumer]] = {}
         self.watermark = MIN_WATERMARK
+        self.idle = False
         self.records_in = 0
         self.records_out = 0
         self._is_clean = scalar_clean(node.output_type)
@@ -98,6 +99,13 @@ class Operator:
         Called when an epoch's records have all been given, before the watermark and the barrier,
         and before a barrier in the middle of a level; for producers before consumers.
         """
+
+    def end_records(self) -> None:
+        """All records of the epoch are handled; the watermark comes next."""
+
+    def output_time(self) -> tuple[int, bool]:
+        """Return the watermark that operators behind this one see, and whether it is idle."""
+        return self.watermark, self.idle
 
     def on_watermark(self, watermark: int) -> None:
         """Advance event time: everything up to `watermark` has been seen."""

@@ -11,18 +11,18 @@ from functools import partial
 from typing import Any
 
 from weir.codec.arrow import batch_to_rows
-from weir.connector.decoder import Columns, Mark, Records
+from weir.connector.decoder import Columns, Mark, Partition, Piece, Records
 from weir.graph.plan import EdgeNode, JobPlan
 from weir.runtime.catalog import source_operator
 from weir.runtime.exchange import EdgeWriter
 from weir.runtime.frame import (
-    IDLE_NOW,
     MAX_WATERMARK,
     MIN_WATERMARK,
     Chunk,
     ColumnChunk,
     Control,
     Frame,
+    PartitionMark,
     origin,
     pack_control,
 )
@@ -41,6 +41,8 @@ class SourceSide:
         self._consumers: dict[int, list[Any]] = {}
         self._writers: list[EdgeWriter] = []
         self._marks: dict[int, Mark] = {}
+        self._current: dict[int, str] = {}
+        self._ending: set[str] = set()
         for node in plan.in_level(0):
             if node.kind != "source":
                 self._operators[node.index] = source_operator(node, facts)
@@ -52,6 +54,8 @@ class SourceSide:
             op.consumers = [c if callable(c) else c.write for c in consumers]
             if all(isinstance(c, EdgeWriter) and c.checks_types for c in consumers):
                 op.leave_checks()
+        found = [op for op in self._operators.values() if isinstance(op, TimestampsOperator)]
+        self._listeners: list[TimestampsOperator | EdgeWriter] = [*found, *self._writers]
 
     def _consumer(self, edge: EdgeNode) -> Any:
         if edge.chained:
@@ -66,23 +70,47 @@ class SourceSide:
         self._writers.append(writer)
         return writer
 
-    def take(self, source: int, decoded: Records | Columns | Mark) -> None:
+    def take(self, source: int, decoded: Piece) -> None:
         """Take what a decoder made of rows of a source."""
         if isinstance(decoded, Records):
             self.feed(source, Chunk(decoded.values, decoded.timestamps))
         elif isinstance(decoded, Columns):
             to_rows = partial(_to_rows, decoded.type_info)
             self.feed_columns(source, ColumnChunk(decoded.batch), to_rows)
+        elif isinstance(decoded, Partition):
+            self._enter(source, decoded)
         else:
             self._marks[source] = decoded
 
+    def _enter(self, source: int, partition: Partition | None) -> None:
+        """Note which partition of a source the next records are of."""
+        name = self._partition_name(source, "" if partition is None else partition.name)
+        self._current[source] = name
+        if partition is not None and partition.ends:
+            self._ending.add(name)
+
+    def _partition_name(self, source: int, name: str) -> str:
+        """Return a name that no partition of another source has."""
+        return f"{self._plan.operators[source].id}:{name}"
+
+    def _tell_partition(self, source: int) -> None:
+        """Let watermarks be those of the partition that a source is in."""
+        if source not in self._current:
+            self._enter(source, None)
+        for listener in self._listeners:
+            listener.partition = self._current[source]
+
     def feed(self, source: int, chunk: Chunk) -> None:
         """Push records of a source through the level."""
+        if not chunk.values:
+            return
+        self._tell_partition(source)
         for consumer in self._consumers.get(source, []):
             (consumer.write if isinstance(consumer, EdgeWriter) else consumer)(chunk)
 
     def feed_columns(self, source: int, chunk: ColumnChunk, to_rows: Any) -> None:
         """Push columns of a source through the level; rows are made only where needed."""
+        self._tell_partition(source)
         rows: Chunk | None = None
         for consumer in self._consumers.get(source, []):
             if isinstance(consumer, EdgeWriter) and consumer.write_columns(chunk):
@@ -99,33 +127,41 @@ class SourceSide:
         for writer in self._writers:
             edge = writer.edge
             for generator in self._plan.watermark_generators(edge.source):
-                said = self._said(generator)
-                if said is None:
+                marks = tuple(self._said(generator, writer))
+                if not marks:
                     continue
-                watermark, idle = said
-                payload = pack_control(Control(generator, watermark, idle))
+                payload = pack_control(Control(generator, partitions=marks))
                 for target in range(edge.parallelism):
                     yield Frame(target, edge.id, origin(self._facts.subtask, 0), payload)
 
-    def _said(self, generator: int) -> tuple[int, int | None] | None:
-        """Return how far a generator came and when it counts as idle; None if it said nothing."""
+    def _said(self, generator: int, writer: EdgeWriter) -> Iterator[PartitionMark]:
+        """Return how far the partitions came that were read here."""
         mark = self._marks.get(generator)
         if mark is not None:
             watermark = MIN_WATERMARK if mark.watermark is None else mark.watermark
-            return watermark, IDLE_NOW if mark.idle else None
+            name = self._partition_name(generator, "")
+            yield PartitionMark(name, watermark, ends=mark.last, idle=mark.idle)
         op = self._operators.get(generator)
         if not isinstance(op, TimestampsOperator):
-            return None
+            own = self._partition_name(generator, "")
+            for name in sorted(writer.partitions) if mark is None else ():
+                if name.startswith(own):
+                    yield PartitionMark(name, MIN_WATERMARK, ends=name in self._ending)
+            return
+        ended = {self._partition_name(s, ""): self._marks[s].last for s in self._ended(generator)}
+        for name, watermark in op.generated.items():
+            if name not in ended:
+                yield PartitionMark(name, watermark, ends=name in self._ending)
         # Of what sources say, the end of their input is the one thing that is passed on.
-        watermark = MAX_WATERMARK if self._ended(generator) else op.generated
-        return watermark, op.function.idleness_ms
+        for name, last in sorted(ended.items()):
+            yield PartitionMark(name, MAX_WATERMARK, ends=last)
 
-    def _ended(self, index: int) -> bool:
-        """Tell whether all sources before an operator said that event time is over."""
-        inputs = self._plan.inputs_of(index)
-        if inputs:
-            return all(self._ended(edge.source) for edge in inputs)
-        return index in self._marks and self._marks[index].watermark == MAX_WATERMARK
+    def _ended(self, index: int) -> Iterator[int]:
+        """Return the sources before an operator that said that event time is over."""
+        if index in self._marks and self._marks[index].watermark == MAX_WATERMARK:
+            yield index
+        for edge in self._plan.inputs_of(index):
+            yield from self._ended(edge.source)
 
 
 def _chain(target: Operator, chunk: Chunk) -> None:

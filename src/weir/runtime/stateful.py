@@ -33,6 +33,7 @@ from weir.runtime.context import (
     RuntimeContext,
     SnapshotContext,
 )
+from weir.runtime.frame import MIN_WATERMARK
 from weir.runtime.metrics import OperatorMetrics
 from weir.runtime.operator import Operator, TaskFacts
 from weir.snapshot import SnapshotWriter
@@ -55,7 +56,10 @@ LIST_CHECKPOINTED = "_list_checkpointed"
 
 
 class OperatorSnapshot:
-    """Everything of one operator, frozen; `write` runs on another thread."""
+    """Everything of one operator, frozen; `write` runs on another thread.
+
+    `watermark` is not part of what is written: it goes into the checkpoint's metadata.
+    """
 
     def __init__(
         self,
@@ -64,8 +68,10 @@ class OperatorSnapshot:
         keyed: KeyedSnapshot | None,
         operator: OperatorStateSnapshot,
         raw_keyed: Mapping[int, bytes],
+        watermark: int = MIN_WATERMARK,
     ) -> None:
         self._raw_keyed = raw_keyed
+        self.watermark = watermark
         self.node = node
         self.key_groups = key_groups
         self._keyed = keyed
@@ -140,6 +146,12 @@ class StatefulOperator(Operator):
             read_raw_keyed(raw_keyed), self.operator_store.take_raw_partitions()
         )
 
+    def restore_watermark(self, watermark: int) -> None:
+        """Begin where a checkpoint was: what is finished by then stays so; no timer fires."""
+        self.watermark = watermark
+        if self.ttl is not None:
+            self.ttl.event_time.advance(watermark)
+
     def open(self) -> None:
         """Run the user's hooks: `initialize_state`, then `open`."""
         self._initialize_state()
@@ -172,7 +184,12 @@ class StatefulOperator(Operator):
         keyed = None if self.backend is None else self.backend.snapshot(checkpoint_id, kind)
         operator = self.operator_store.snapshot(checkpoint_id, partitions)
         return OperatorSnapshot(
-            self.node, key_groups=groups, keyed=keyed, operator=operator, raw_keyed=raw_keyed
+            self.node,
+            key_groups=groups,
+            keyed=keyed,
+            operator=operator,
+            raw_keyed=raw_keyed,
+            watermark=self.watermark,
         )
 
     def _snapshot_hooks(self, context: SnapshotContext) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 
 from weir.common.types import Row
 from weir.graph.plan import OperatorNode
-from weir.runtime.frame import MIN_WATERMARK, Chunk
+from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk
 from weir.runtime.operator import Operator, TaskFacts
+from weir.runtime.partition_time import IdleTimer
 
 
 def flatten(
@@ -93,36 +94,64 @@ class ProjectOperator(Operator):
         self.emit(out, chunk.timestamps)
 
 
+def assigned(op: Operator, chunk: Chunk) -> list[int | None] | None:
+    """Return the timestamps of a chunk's records, by the assigner of an operator's strategy."""
+    assigner = op.function.timestamp_assigner
+    if assigner is None:
+        return chunk.timestamps
+    extract = assigner.extract_timestamp
+    before: Iterable[int | None] = chunk.timestamps or [None] * len(chunk.values)
+    out: list[int | None] = []
+    try:
+        # Flink hands Long.MIN_VALUE to the assigner of a record without a timestamp.
+        for v, t in zip(chunk.values, before, strict=True):
+            out.append(int(extract(v, MIN_WATERMARK if t is None else t)))
+    except BaseException as error:
+        raise op.failed(error, chunk.values[len(out)]) from None
+    return out
+
+
 class TimestampsOperator(Operator):
-    """Assigns event timestamps and generates bounded-out-of-orderness watermarks."""
+    """Assigns event timestamps and generates bounded-out-of-orderness watermarks.
+
+    Next to a source there is a watermark for every partition that was read; `partition` is the one
+    that the next records are of. In a slot all records are of one partition.
+    """
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
         super().__init__(node, facts)
-        self._assigner = self.function.timestamp_assigner
         self._out_of_orderness = self.function.out_of_orderness_ms
-        self.generated = MIN_WATERMARK
+        self._silence = IdleTimer(facts.clock, self.function.idleness_ms)
+        self._heard = False
+        self.partition = ""
+        self.generated: dict[str, int] = {}
 
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Stamp every record and note the highest timestamp."""
         self.records_in += len(chunk.values)
-        stamps = chunk.timestamps
-        if self._assigner is not None:
-            stamps = self._assign(chunk)
+        self._heard = True
+        stamps = assigned(self, chunk)
+        candidate = self.generated.get(self.partition, MIN_WATERMARK)
         if stamps and self._out_of_orderness is not None:
             highest = max((t for t in stamps if t is not None), default=None)
             if highest is not None:
-                candidate = highest - self._out_of_orderness - 1
-                self.generated = max(self.generated, candidate)
+                candidate = max(candidate, highest - self._out_of_orderness - 1)
+        self.generated[self.partition] = candidate
         self.emit(chunk.values, stamps)
 
-    def _assign(self, chunk: Chunk) -> list[int | None]:
-        extract = self._assigner.extract_timestamp
-        before: Iterable[int | None] = chunk.timestamps or [None] * len(chunk.values)
-        out: list[int | None] = []
-        try:
-            # Flink hands Long.MIN_VALUE to the assigner of a record without a timestamp.
-            for v, t in zip(chunk.values, before, strict=True):
-                out.append(int(extract(v, MIN_WATERMARK if t is None else t)))
-        except BaseException as error:
-            raise self.failed(error, chunk.values[len(out)]) from None
-        return out
+    def end_records(self) -> None:
+        """Begin to wait for the next record, however long the ones of this epoch took."""
+        if self._heard:
+            self._silence.active()
+            self._heard = False
+
+    def output_time(self) -> tuple[int, bool]:
+        """Return the watermark of the records; of what came before only the end counts."""
+        if self.watermark == MAX_WATERMARK:
+            return MAX_WATERMARK, False
+        return max(self.generated.values(), default=MIN_WATERMARK), self._silence.expired
+
+    def next_processing_timer(self) -> int | None:
+        """Return when silence makes the stream idle, which takes an epoch."""
+        left = self._silence.left_ms()
+        return None if left is None or left <= 0 else self.facts.clock.now_ms() + left

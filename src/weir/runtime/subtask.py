@@ -27,8 +27,8 @@ from weir.runtime.catalog import slot_operator
 from weir.runtime.columnar import ColumnInput
 from weir.runtime.connected import BROADCAST_INPUT
 from weir.runtime.epoch import Barrier, Epoch
+from weir.runtime.event_time import PartitionWatermark, SlotTime
 from weir.runtime.frame import (
-    MAX_WATERMARK,
     REPORT_EDGE,
     Control,
     Frame,
@@ -52,8 +52,6 @@ from weir.runtime.report import Rows, SubtaskReport
 from weir.runtime.rolling import RollingAggregate
 from weir.runtime.sinks import DriverSinkOperator
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
-from weir.runtime.stateless import TimestampsOperator
-from weir.runtime.watermarks import EdgeWatermark
 
 # Records, keys and results of a stride fit into the second-level cache of a processor.
 STRIDE_ROWS = 1024
@@ -101,17 +99,14 @@ class Subtask:
             level: LevelOutput(facts.memory, facts.local_dir)
             for level in range(1, len(plan.level_parallelism))
         }
-        self._watermarks = {
-            e.id: EdgeWatermark(self._upstreams(e), facts.clock)
-            for e in plan.edges
-            if not e.chained and e.target in self.operators
-        }
+        self.time = SlotTime(plan, self.operators, facts)
         self._columnar = {
             e.id
             for e in plan.edges
             if not e.chained and e.target in self.operators and self._takes_columns(e)
         }
         self._snapshots: dict[int, dict[int, OperatorSnapshot]] = {}
+        self._partition_marks: dict[int, list[PartitionWatermark]] = {}
         self._sync_ms: dict[int, int] = {}
         self._cut_id: int | None = None
         self._progress: LevelProgress | None = None
@@ -119,11 +114,6 @@ class Subtask:
         self.restored_rows: list[Rows] = []
         for op in self.operators.values():
             self._wire(op)
-
-    def _upstreams(self, edge: EdgeNode) -> Iterable[int]:
-        if edge.source_level == 0:
-            return self.plan.watermark_generators(edge.source)
-        return range(self.plan.operators[edge.source].parallelism)
 
     def _takes_columns(self, edge: EdgeNode) -> bool:
         op = self.operators[edge.target]
@@ -177,15 +167,20 @@ class Subtask:
         """Apply one epoch's input of one level and return what it sends on."""
         out: list[Frame] = []
         data: list[Incoming] = []
+        if level == 1:
+            self.time.begin()
         for frame in self._with_restored(level, frames):
             if frame.edge == REPORT_EDGE:
                 out.append(Frame(0, REPORT_EDGE, frame.origin, frame.payload))
+            elif payload_kind(frame.payload) == b"C" and self._ends_here(frame, level):
+                edge = self.plan.edges[frame.edge]
+                self.time.take(edge, unpack_control(frame.payload))
             elif self.plan.edges[frame.edge].target_level != level:
                 out.append(Frame(self.facts.subtask, frame.edge, frame.origin, frame.payload))
-            elif payload_kind(frame.payload) == b"C":
-                self._watermarks[frame.edge].add(unpack_control(frame.payload))
             else:
                 data.append(frame)
+        if level == 1:
+            self.time.settle()
         operators = [op for op in self.operators.values() if op.node.level == level]
         for writer in self._writers[level]:
             writer.restart()
@@ -207,6 +202,14 @@ class Subtask:
         out.extend(self._send_controls(level))
         out.append(self._report(level, epoch.number, operators, size_of(out)))
         return out
+
+    def _ends_here(self, control: Incoming, level: int) -> bool:
+        """Tell whether control data is not passed on: what sources say is known at once.
+
+        So nothing of it is on its way when a barrier overtakes rows.
+        """
+        edge = self.plan.edges[control.edge]
+        return edge.source_level == 0 or edge.target_level == level
 
     def _with_restored(self, level: int, frames: Iterable[Incoming]) -> Iterable[Incoming]:
         """Add rows in flight of the restored checkpoint, once."""
@@ -234,7 +237,6 @@ class Subtask:
             # All of an epoch at once: one look at the state per key is what it is for.
             if columns and frames and isinstance(op, RollingAggregate):
                 given = ColumnInput.of([frame.payload for frame in frames])
-                self._watermarks[number].saw_records()
                 if given is not None and op.process_columns(given, edge):
                     reach("slot.epoch")
                     continue
@@ -248,7 +250,6 @@ class Subtask:
             edge = edges[frame.edge]
             target = self.operators[edge.target]
             for chunk in unpack_strides(frame.payload, edge, STRIDE_ROWS):
-                self._watermarks[edge.id].saw_records()
                 target.process(chunk, edge.input_index)
                 between()
             reach("slot.epoch")
@@ -265,7 +266,6 @@ class Subtask:
         for position, frame in enumerate(data):
             edge = edges[frame.edge]
             chunk = unpack_data(frame.payload, edge)
-            self._watermarks[edge.id].saw_records()
             process = self.operators[edge.target].process
             progress.next = position + 1
             start = 0
@@ -293,7 +293,7 @@ class Subtask:
         operators = list(self.operators.values())
         for op in operators:
             op.settle()
-        self._sync_phase(operators, barrier)
+        self._sync_phase(operators, barrier, replayed=replayed)
         self._cut_id = barrier.checkpoint_id
         frames = list(output or ())
         if self._progress is not None:
@@ -315,38 +315,18 @@ class Subtask:
 
     def _advance(self, operators: list[Operator], *, final: bool) -> None:
         for op in operators:
-            inputs = self.plan.inputs_of(op.node.index)
-            watermark = self._input_watermark(inputs)
-            if final:
-                watermark = MAX_WATERMARK
             op.settle()
-            if watermark is not None and watermark > op.watermark:
-                op.on_watermark(watermark)
+            self.time.advance(op, final=final)
             if final:
                 op.finish()
 
-    def _input_watermark(self, inputs: list[EdgeNode]) -> int | None:
-        """Return the minimum of the inputs that are not idle; of idle ones alone, the maximum."""
-        marks: list[int] = []
-        idle: list[int] = []
-        for edge in inputs:
-            if edge.chained:
-                marks.append(self.output_watermark(self.operators[edge.source]))
-            else:
-                tracked = self._watermarks[edge.id]
-                (idle if tracked.idle() else marks).append(tracked.value)
-        return min(marks, default=max(idle, default=None))
-
-    @staticmethod
-    def output_watermark(op: Operator) -> int:
-        """Return what an operator tells downstream: its own watermark or the one it generates."""
-        if isinstance(op, TimestampsOperator) and op.watermark != MAX_WATERMARK:
-            return op.generated
-        return op.watermark
-
-    def _sync_phase(self, operators: list[Operator], barrier: Barrier) -> None:
+    def _sync_phase(
+        self, operators: list[Operator], barrier: Barrier, *, replayed: bool = False
+    ) -> None:
         checkpoint = barrier.checkpoint_id
         taken = self._snapshots.setdefault(checkpoint, {})
+        if replayed or checkpoint not in self._partition_marks:
+            self._partition_marks[checkpoint] = self.time.snapshot(replayed=replayed)
         reach("slot.sync")
         started = self.facts.clock.monotonic_ms()
         for op in operators:
@@ -363,6 +343,10 @@ class Subtask:
         """Hand over what the sync phases of all levels froze for a checkpoint."""
         return list(self._snapshots.pop(checkpoint_id, {}).values())
 
+    def take_partition_marks(self, checkpoint_id: int) -> list[PartitionWatermark]:
+        """Hand over how far the partitions of the sources were; every slot is told the same."""
+        return self._partition_marks.pop(checkpoint_id, [])
+
     def take_sync_ms(self, checkpoint_id: int) -> int:
         """Return how long the sync phases of a checkpoint took."""
         return self._sync_ms.pop(checkpoint_id, 0)
@@ -372,8 +356,8 @@ class Subtask:
         for writer in self._writers[level]:
             frames.extend(writer.take_frames())
             edge = writer.edge
-            mark = self.output_watermark(self.operators[edge.source])
-            payload = pack_control(Control(self.facts.subtask, mark))
+            watermark, idle = self.operators[edge.source].output_time()
+            payload = pack_control(Control(self.facts.subtask, watermark, idle))
             frames.extend(
                 Frame(target, edge.id, origin(self.facts.subtask, 0), payload)
                 for target in range(edge.parallelism)
@@ -381,7 +365,7 @@ class Subtask:
         return frames
 
     def _report(self, level: int, epoch: int, operators: list[Operator], sent: int) -> Frame:
-        timers = [op.next_processing_timer() for op in operators]
+        timers = [*(op.next_processing_timer() for op in operators), self.time.next_ms()]
         stateful = [op for op in operators if isinstance(op, StatefulOperator)]
         report = SubtaskReport(
             level=level,

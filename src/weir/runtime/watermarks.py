@@ -1,59 +1,125 @@
-"""The watermark of one edge as a receiving subtask sees it.
+"""How watermarks of several streams become one: Flink's two rules, as plain values.
 
-An edge is as far as the slowest of its upstreams. Behind a slot level the upstreams are subtasks.
-The source side has no lasting subtasks: there the upstreams are the watermark generators, and the
-partitions of an epoch are one stream, as far as the furthest of them says.
+`Valve` is for the channels of one input: a channel that comes back from idleness counts again only
+when it has caught up. `Combined` is for the inputs of an operator and for the partitions of a
+source, which come and go; there a stream that comes back with a lower watermark holds the others
+where they are. Both never go back, ignore idle streams, and go to the furthest stream when all of
+them are idle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 
-from weir.clock import Clock
-from weir.runtime.frame import IDLE_NOW, MIN_WATERMARK, Control
+from weir.runtime.frame import MIN_WATERMARK
 
 
-class EdgeWatermark:
-    """Collects the control frames of an edge; the value never goes back."""
+class _Channel:
+    """One channel of a valve; `aligned` means that it takes part in the minimum."""
 
-    def __init__(self, upstreams: Iterable[int], clock: Clock) -> None:
-        """Expect these upstreams; one that never reports holds the edge back."""
-        self._marks = dict.fromkeys(upstreams, MIN_WATERMARK)
-        self._idle_after_ms: dict[int, int | None] = dict.fromkeys(self._marks)
-        self._resting: set[int] = set()
-        self._clock = clock
-        self._active_ms = clock.monotonic_ms()
+    __slots__ = ("aligned", "idle", "watermark")
+
+    def __init__(self) -> None:
+        self.watermark = MIN_WATERMARK
+        self.idle = False
+        self.aligned = True
+
+
+class Valve:
+    """The watermark behind a fixed set of channels; a silent channel holds it back."""
+
+    def __init__(self, channels: Iterable[Hashable]) -> None:
+        """Begin with all channels active, at the minimum."""
+        self._channels = {channel: _Channel() for channel in channels}
         self.value = MIN_WATERMARK
+        self.idle = False
 
-    def add(self, control: Control) -> None:
-        """Take what one upstream said at the end of its epoch.
+    def tell(self, channel: Hashable, watermark: int, *, idle: bool) -> None:
+        """Take what a channel says at the end of an epoch."""
+        if not idle:
+            self.mark_active(channel)
+        self.emit(channel, watermark)
+        if idle:
+            self.mark_idle(channel)
 
-        One that says it is idle holds nothing back until it says that it is not.
-        """
-        marks, upstream = self._marks, control.upstream
-        marks[upstream] = max(marks[upstream], control.watermark)
-        if control.idle_after_ms == IDLE_NOW:
-            self._resting.add(upstream)
-        else:
-            self._resting.discard(upstream)
-            self._idle_after_ms[upstream] = control.idle_after_ms
-        if not self._resting:
-            self.value = max(self.value, min(marks.values()))
+    def emit(self, channel: Hashable, watermark: int) -> None:
+        """Take a watermark; that of an idle channel is ignored."""
+        state = self._channels[channel]
+        if self.idle or state.idle or watermark <= state.watermark:
             return
-        active = [mark for index, mark in marks.items() if index not in self._resting]
-        # When all of them are idle, nobody holds back the one that came furthest.
-        self.value = max(self.value, min(active, default=max(marks.values())))
+        state.watermark = watermark
+        state.aligned = state.aligned or watermark >= self.value
+        self._raise_to_minimum()
 
-    def saw_records(self) -> None:
-        """Note that the edge is not idle."""
-        self._active_ms = self._clock.monotonic_ms()
+    def mark_idle(self, channel: Hashable) -> None:
+        """Ignore a channel; when all are idle, nobody holds back the one that came furthest."""
+        state = self._channels[channel]
+        if state.idle:
+            return
+        state.idle, state.aligned = True, False
+        held = state.watermark == self.value
+        self.idle = all(other.idle for other in self._channels.values())
+        if held and self.idle:
+            furthest = max(other.watermark for other in self._channels.values())
+            self.value = max(self.value, furthest)
+        elif held:
+            self._raise_to_minimum()
 
-    def idle(self) -> bool:
-        """Tell whether all upstreams are idle: by their word, or silent for as long as they may."""
-        longest = 0
-        for upstream, allowed in self._idle_after_ms.items():
-            if upstream not in self._resting:
-                if allowed is None:
-                    return False
-                longest = max(longest, allowed)
-        return self._clock.monotonic_ms() - self._active_ms >= longest
+    def mark_active(self, channel: Hashable) -> None:
+        """Look at a channel again; it counts when it has caught up."""
+        state = self._channels[channel]
+        if state.idle:
+            state.idle, self.idle = False, False
+            state.aligned = state.watermark >= self.value
+
+    def _raise_to_minimum(self) -> None:
+        aligned = [c.watermark for c in self._channels.values() if c.aligned]
+        self.value = max(self.value, min(aligned, default=MIN_WATERMARK))
+
+
+class _Partial:
+    __slots__ = ("idle", "watermark")
+
+    def __init__(self, watermark: int) -> None:
+        self.watermark = watermark
+        self.idle = False
+
+
+class Combined:
+    """The watermark of streams that come and go; without any it stays where it is."""
+
+    def __init__(self) -> None:
+        self._partials: dict[Hashable, _Partial] = {}
+        self.value = MIN_WATERMARK
+        self.idle = False
+
+    def add(self, name: Hashable, watermark: int = MIN_WATERMARK) -> None:
+        """Take a stream in, if it is new; it counts from now on."""
+        self._partials.setdefault(name, _Partial(watermark))
+
+    def remove(self, name: Hashable) -> None:
+        """Let a stream count no longer."""
+        self._partials.pop(name, None)
+
+    def emit(self, name: Hashable, watermark: int) -> None:
+        """Take a watermark of a stream, which is active by that."""
+        partial = self._partials[name]
+        partial.idle = False
+        partial.watermark = max(partial.watermark, watermark)
+
+    def mark_idle(self, name: Hashable, *, idle: bool = True) -> None:
+        """Ignore a stream, or look at it again."""
+        self._partials[name].idle = idle
+
+    def update(self) -> int:
+        """Return the watermark of the streams as they are now."""
+        partials = self._partials.values()
+        self.idle = bool(partials) and all(partial.idle for partial in partials)
+        counted = [p.watermark for p in partials if self.idle or not p.idle]
+        candidate = max(counted) if self.idle else min(counted, default=MIN_WATERMARK)
+        self.value = max(self.value, candidate)
+        return self.value
+
+    def watermarks(self) -> dict[Hashable, int]:
+        """Return how far each stream is."""
+        return {name: partial.watermark for name, partial in self._partials.items()}

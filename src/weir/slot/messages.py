@@ -27,7 +27,7 @@ NEXT_ATTEMPT = "a newer execution attempt begins"
 class OperatorShare(msgspec.Struct, frozen=True):
     """What a slot stored of one operator; see `weir.backend.base.KeyedPart` for the files.
 
-    `size` are the bytes of it in the slot's own file.
+    `size` are the bytes of it in the slot's own file. `watermark` is None at either end of time.
     """
 
     operator: str
@@ -37,6 +37,7 @@ class OperatorShare(msgspec.Struct, frozen=True):
     size: int = 0
     layers: list[FileHandle] = []
     attachments: list[FileHandle] = []
+    watermark: int | None = None
 
 
 class InFlightShare(msgspec.Struct, frozen=True):
@@ -52,7 +53,8 @@ class Acknowledge(msgspec.Struct, frozen=True):
 
     `created` are the shared files among the operators' that this checkpoint made: nobody else
     refers to them before it is complete. With `cut` the barrier overtook rows here; otherwise rows
-    in flight count only if it did so at other slots, at that level.
+    in flight count only if it did so at other slots, at that level. `partitions` are how far the
+    partitions of the sources were, the same at all slots.
     """
 
     attempt: int
@@ -66,6 +68,7 @@ class Acknowledge(msgspec.Struct, frozen=True):
     async_ms: float = 0.0
     in_flight: InFlightShare | None = None
     cut: bool = False
+    partitions: list[tuple[str, str, int]] = []
 
 
 class Decline(msgspec.Struct, frozen=True):
@@ -123,12 +126,14 @@ class KeyedSource(msgspec.Struct, frozen=True):
 class OperatorRestore(msgspec.Struct, frozen=True):
     """Where one operator of one subtask finds its state.
 
-    `elements` lists, by file, the positions of the elements to take of each operator state.
+    `elements` lists, by file, the positions of the elements to take of each operator state. Event
+    time begins at `watermark`.
     """
 
     operator: str
     keyed: list[KeyedSource]
     elements: list[tuple[FileHandle, dict[str, list[int]]]]
+    watermark: int | None = None
 
 
 class InFlightSource(msgspec.Struct, frozen=True):
@@ -157,7 +162,8 @@ class Assignment(msgspec.Struct, frozen=True):
     checkpoints may refer to its shared files. With `in_memory` all state travels in messages.
     `in_flight` are all rows that the barrier overtook, for all subtasks. `newer_output` is what
     becomes of output that checkpoints newer than the restored one committed. Files in `damaged`
-    are not to be read: only copies in `copies` can stand in for them.
+    are not to be read: only copies in `copies` can stand in for them. `partitions` are how far
+    the partitions of the sources were.
     """
 
     job_id: str
@@ -184,6 +190,7 @@ class Assignment(msgspec.Struct, frozen=True):
     memory: MemoryLimits = MemoryLimits()
     copies: CopyPlace | None = None
     damaged: list[str] = []
+    partitions: list[tuple[str, str, int]] = []
 
 
 class EpochCall(msgspec.Struct, frozen=True):

@@ -71,6 +71,9 @@ def restore_subtask(
             elements = [_elements(reader(h), part.operator, wanted) for h, wanted in part.elements]
             raw = [_raw(reader, part.operator, source) for source in part.keyed]
             op.restore(assignment.checkpoint_id, keyed, elements, raw)
+            if part.watermark is not None:
+                op.restore_watermark(part.watermark)
+    subtask.time.restore(assignment.partitions)
     stored = [(source.subtask, reader(source.file)) for source in assignment.in_flight]
     restore_rows(subtask, stored, allow_missing=assignment.allow_non_restored)
 

@@ -11,12 +11,13 @@ import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from weir.clock import Clock
 from weir.errors import StorageError, UserFunctionError, WeirError
 from weir.failpoint import ProcessDeath, reach
 from weir.runtime.epoch import Barrier, Epoch
+from weir.runtime.event_time import PartitionWatermark
 from weir.runtime.frame import Frame, Incoming
 from weir.runtime.in_flight import InFlight, keep
 from weir.runtime.memory import take_in
@@ -54,6 +55,7 @@ class _Share:
     rows: InFlight | None
     cut: bool = False
     sync_ms: int = 0
+    partitions: list[PartitionWatermark] = field(default_factory=list)
 
 
 class SlotService:
@@ -224,7 +226,11 @@ class SlotService:
     def _start_async_phase(self, share: _Share) -> None:
         number = share.barrier.checkpoint_id
         snapshots = self._subtask.take_snapshots(number)
-        share = replace(share, sync_ms=self._subtask.take_sync_ms(number))
+        share = replace(
+            share,
+            sync_ms=self._subtask.take_sync_ms(number),
+            partitions=self._subtask.take_partition_marks(number),
+        )
         self._spawn(lambda: self._async_phase(share, snapshots))
 
     def _async_phase(self, share: _Share, snapshots: list[OperatorSnapshot]) -> None:
@@ -251,6 +257,7 @@ class SlotService:
                     async_ms=elapsed,
                     in_flight=upload.in_flight,
                     cut=share.cut,
+                    partitions=share.partitions,
                 )
             )
         except ProcessDeath:

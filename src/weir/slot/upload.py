@@ -6,6 +6,7 @@ from typing import Any
 
 from weir.backend.base import RESERVED_PREFIX, KeyedPart
 from weir.failpoint import reach
+from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK
 from weir.runtime.stateful import OperatorSnapshot
 from weir.slot.files import Recording, SlotFiles
 from weir.slot.messages import InFlightShare, OperatorShare
@@ -86,7 +87,7 @@ class Upload:
 def _share(
     snapshot: OperatorSnapshot, footer: dict[str, Any], keyed: KeyedPart, size: int
 ) -> OperatorShare:
-    groups = snapshot.key_groups
+    groups, watermark = snapshot.key_groups, snapshot.watermark
     # Every keyed operator has timers; only some make it one whose state would be missed.
     names = [n for n, e in footer["keyed"].items() if e["groups"] or not _are_timers(n)]
     return OperatorShare(
@@ -100,6 +101,8 @@ def _share(
         size=size,
         layers=list(keyed.layers),
         attachments=list(keyed.attachments),
+        # After the end of time there may be more input: then it begins anew, as in Flink.
+        watermark=watermark if MIN_WATERMARK < watermark < MAX_WATERMARK else None,
     )
 
 

@@ -6,8 +6,9 @@ skips as many records as were journaled or read before: `run` is expected to pro
 sequence again. A `CheckpointedFunction` therefore always starts as new, and its state is never
 stored: the journal is the position.
 
-The function runs once a job, through all attempts. Slots of a new attempt know no watermarks, so
-what the function said last is said to them again, behind everything that was journaled.
+The function runs once a job, through all attempts. Slots of a new attempt know the watermarks of a
+checkpoint at most, and nothing of idleness, so what the function said last is said to them again,
+behind everything that was journaled.
 """
 
 from __future__ import annotations

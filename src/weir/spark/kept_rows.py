@@ -70,8 +70,9 @@ def kept_splits(
         return None
     folder = split_folder(kept)
     for number, path in enumerate(files):
-        write_split(kept, path.name, number)
-    return Splits(folder, ParquetFiles(str(kept), arrow), decoder, files_per_batch)
+        write_split(kept, path.name, number, last=number == len(files) - 1)
+    reader = ParquetFiles(str(kept), arrow)
+    return Splits(folder, reader, decoder, files_per_batch, partitioned=True)
 
 
 def _fits(path: Path, schema: pa.Schema) -> bool:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from weir.clock import SystemClock
-from weir.connector.decoder import Columns, Decoder, Mark, Records
+from weir.connector.decoder import Decoder, Piece
 from weir.errors import WeirError
 from weir.failpoint import reach
 from weir.graph.plan import JobPlan
@@ -156,7 +156,7 @@ class SourceTask:
         report = pack_report(SourceReport(partition, rows, size, sent))
         yield [*frames, Frame(0, REPORT_EDGE, origin(partition, 0), report)]
 
-    def _decoded(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Records | Columns | Mark]]:
+    def _decoded(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Piece]]:
         """Return what the rows of a batch hold, piece by piece, by source operator."""
         for source in self.sources:
             part = batch

@@ -7,15 +7,19 @@ when that is said.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from weir.checkpoint.metadata import SourcePositions
+from weir.connector.decoder import Partition, Records
 from weir.errors import JobExecutionError, WeirError
 from weir.graph.plan import JobPlan, detach_sources
 from weir.jobmanager.engine import AttemptStart, Batch, JobSide
 from weir.jobmanager.failures import from_failure
 from weir.runtime.epoch import Epoch
-from weir.runtime.frame import REPORT_EDGE, Chunk, Frame, load_program, unpack_report
+from weir.runtime.frame import REPORT_EDGE, Frame, load_program, unpack_report
 from weir.runtime.operator import TaskFacts
 from weir.runtime.report import SubtaskReport
 from weir.runtime.source_side import SourceSide
@@ -25,11 +29,22 @@ from weir.testing.harness_slots import Hooks, InProcessNetwork
 from weir.testing.harness_sources import HarnessSources, split
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How an epoch is run: by how many tasks its input is read, and which partition a record is of.
+
+    With `repeated`, every slot is called twice, as Spark does after a task failed.
+    """
+
+    tasks: int = 2
+    repeated: bool = False
+    partition_of: Callable[[Any], Partition] | None = None
+
+
 class InProcessEngine:
     """Runs one job in this process; see `weir.jobmanager.engine.Engine`.
 
-    An epoch reads its input in `partitions`; with `repeated`, every slot is called twice, as Spark
-    does after a task failed. `over` says that bounded input has ended, `ran` is the last epoch.
+    `over` says that bounded input has ended, `ran` is the last epoch.
     """
 
     def __init__(
@@ -39,8 +54,7 @@ class InProcessEngine:
         clock: ManualClock,
         hooks: Hooks,
         *,
-        partitions: int = 2,
-        repeated: bool = False,
+        reading: Reading,
     ) -> None:
         self.over = False
         self.ran: Epoch | None = None
@@ -48,8 +62,9 @@ class InProcessEngine:
         self._network = network
         self._clock = clock
         self._hooks = hooks
-        self._partitions = partitions
-        self._repeated = repeated
+        self._partitions = reading.tasks
+        self._repeated = reading.repeated
+        self._partition_of = reading.partition_of
         self._sources: HarnessSources | None = None
         self._start: AttemptStart | None = None
         self._job: JobSide | None = None
@@ -138,11 +153,20 @@ class InProcessEngine:
             try:
                 side = SourceSide(load_program(start.plan_bytes), facts)
                 for source, values in taken.items():
-                    side.feed(source, Chunk(split(values, self._partitions)[partition]))
+                    self._feed(side, source, split(values, self._partitions)[partition])
                 frames += [*side.take_frames(), *side.finish()]
             except WeirError as error:
                 raise from_failure(failure_message(start.attempt, -1, error), "") from error
         return frames
+
+    def _feed(self, side: SourceSide, source: int, values: list[Any]) -> None:
+        """Feed records of a source, in runs of one partition where partitions have names."""
+        if self._partition_of is None:
+            side.take(source, Records(values))
+            return
+        for partition, run in groupby(values, key=self._partition_of):
+            side.take(source, partition)
+            side.take(source, Records(list(run)))
 
     def _level(self, plan: JobPlan, level: int, epoch: Epoch, frames: list[Frame]) -> list[Frame]:
         by_target: dict[int, list[Frame]] = defaultdict(list)

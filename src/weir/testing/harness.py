@@ -18,6 +18,7 @@ from weir.checkpoint.decider import RequestKind
 from weir.checkpoint.retention import CheckpointRef, JobEnd
 from weir.checkpoint.settings import CheckpointSettings, Retention
 from weir.checkpoint.store import list_completed
+from weir.connector.decoder import Partition
 from weir.errors import JobExecutionError, UsageError, WeirError
 from weir.graph.kinds import COLLECT
 from weir.graph.plan import JobPlan, OperatorNode, compile_plan
@@ -44,7 +45,7 @@ from weir.runtime.operator import Operator
 from weir.storage.base import Storage
 from weir.storage.memory import MemoryStorage
 from weir.testing.clock import ManualClock
-from weir.testing.engine import InProcessEngine
+from weir.testing.engine import InProcessEngine, Reading
 from weir.testing.harness_slots import Hooks, InProcessNetwork, SlotSettings
 from weir.testing.harness_sources import HarnessSources, Records
 
@@ -65,7 +66,8 @@ def collect(stream: Any) -> int:
 class HarnessOptions:
     """How a job is run; the defaults suit most tests.
 
-    `partitions` is the number of source partitions of an epoch; `deferred` lets async phases wait
+    `partitions` is the number of tasks that read the sources in an epoch, `partition_of` says which
+    partition of its source a record is of; `deferred` lets async phases wait
     for `run_async`; `repeated` calls every slot twice, as Spark does after a task failed;
     `wait_for_checkpoints` holds collected records back until they are covered. State goes to
     files of any size unless `state_files` says otherwise; `claim` is what a successor may do with
@@ -95,6 +97,7 @@ class HarnessOptions:
     memory: MemoryLimits = field(default_factory=MemoryLimits)
     local: LocalRecovery = field(default_factory=LocalRecovery)
     one_host: bool = True
+    partition_of: Callable[[Any], Partition] | None = None
 
 
 class _Collected(Results):
@@ -154,8 +157,7 @@ class JobHarness:
             self.slots,
             options.clock,
             options.hooks,
-            partitions=options.partitions,
-            repeated=options.repeated,
+            reading=Reading(options.partitions, options.repeated, options.partition_of),
         )
         self._restore = restore
         self._sent: BarrierEpoch | None = None

@@ -120,7 +120,7 @@ def _read(stream: Splits) -> list[Any]:
     return records
 
 
-def _values(decoded: decoder.Records | decoder.Columns | decoder.Mark) -> list[Any]:
+def _values(decoded: decoder.Piece) -> list[Any]:
     if isinstance(decoded, decoder.Columns):
         return batch_to_rows(decoded.batch, decoded.type_info)
     return decoded.values if isinstance(decoded, decoder.Records) else []

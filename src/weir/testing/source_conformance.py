@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from weir.codec.arrow import batch_to_rows
-from weir.connector.decoder import Columns, Mark, Records
+from weir.connector.decoder import Columns, Piece, Records
 from weir.connector.source import Opening, Source, SplitRows, Splits
 
 
@@ -91,7 +91,7 @@ def _time(path: Path) -> float:
     return path.stat().st_mtime
 
 
-def _values(decoded: Records | Columns | Mark) -> list[Any]:
+def _values(decoded: Piece) -> list[Any]:
     if isinstance(decoded, Columns):
         return batch_to_rows(decoded.batch, decoded.type_info)
     return decoded.values if isinstance(decoded, Records) else []

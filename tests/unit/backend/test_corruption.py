@@ -93,6 +93,6 @@ def test_bytes_that_do_not_belong_never_change_a_value(name: str) -> None:
 
 
 def test_a_newer_metadata_version_is_told_from_damage() -> None:
-    newer = GOLDEN["_metadata"].replace(b"weir-metadata 3 ", b"weir-metadata 4 ")
+    newer = GOLDEN["_metadata"].replace(b"weir-metadata 4 ", b"weir-metadata 5 ")
     with pytest.raises(IncompatibleStateError, match="newer version of Weir"):
         READERS["_metadata"]({"_metadata": newer})

@@ -57,7 +57,7 @@ METADATA = CheckpointMetadata(
 )
 
 
-def sealed(body: bytes, version: int = 3) -> bytes:
+def sealed(body: bytes, version: int = 4) -> bytes:
     return b"weir-metadata %d %08x %d\n%s" % (version, zlib.crc32(body), len(body), body)
 
 
@@ -68,7 +68,7 @@ def test_metadata_reads_back_equal() -> None:
 def test_the_encoding_is_canonical_and_has_the_documented_header() -> None:
     data = encode_metadata(METADATA)
     header, body = data.split(b"\n", 1)
-    assert header == b"weir-metadata 3 %08x %d" % (zlib.crc32(body), len(body))
+    assert header == b"weir-metadata 4 %08x %d" % (zlib.crc32(body), len(body))
     tree = json.loads(body)
     assert body == json.dumps(tree, sort_keys=True, separators=(",", ":")).encode()
     assert tree["sources"]["offset_lines"][2] == '{"logOffset":5}'
@@ -106,8 +106,8 @@ def test_every_flipped_bit_is_noticed(choice: st.DataObject) -> None:
 
 
 def test_a_header_of_another_readable_version_is_noticed() -> None:
-    data = encode_metadata(METADATA).replace(b"weir-metadata 3 ", b"weir-metadata 2 ", 1)
-    with pytest.raises(CorruptStateError, match="header says version 2, its body 3"):
+    data = encode_metadata(METADATA).replace(b"weir-metadata 4 ", b"weir-metadata 2 ", 1)
+    with pytest.raises(CorruptStateError, match="header says version 2, its body 4"):
         decode_metadata(data, "f")
 
 
@@ -131,7 +131,7 @@ def test_another_kind_of_file_is_refused(data: bytes) -> None:
 
 
 def test_a_newer_version_is_named_as_such() -> None:
-    for data in (sealed(b"{}", version=4), b"weir-metadata 12 new header\nanything"):
+    for data in (sealed(b"{}", version=5), b"weir-metadata 12 new header\nanything"):
         with pytest.raises(IncompatibleStateError, match="'f' was written by a newer version"):
             decode_metadata(data, "f")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,7 @@ from weir.checkpoint.rescale import (
     map_subtasks,
     plan_keyed,
     plan_operator_state,
+    plan_watermarks,
     redistribute,
 )
 from weir.errors import IncompatibleStateError
@@ -253,6 +255,32 @@ def keyed(parallelism: int, maximum: int) -> OperatorRecord:
     ranges = [range_of(i, parallelism, maximum) for i in range(parallelism)]
     subtasks = tuple(SubtaskRecord(i, i, (r.start, r.end), ("s",)) for i, r in enumerate(ranges))
     return OperatorRecord("id", "uid", "count", parallelism, maximum, True, subtasks)
+
+
+@pytest.mark.parametrize(
+    ("stored", "new", "expected"),
+    [
+        ((5, 9), 2, (5, 9)),
+        ((5, 9), 3, (5, 5, 5)),
+        ((5, 9), 1, (5,)),
+        ((-7, None), 2, (-7, None)),
+        ((-7, None), 1, (None,)),
+        ((None, None), 3, (None, None, None)),
+    ],
+)
+def test_event_time_begins_where_the_slowest_old_subtask_was(
+    stored: tuple[int | None, ...], new: int, expected: tuple[int | None, ...]
+) -> None:
+    record = keyed(len(stored), 128)
+    pairs = zip(record.subtasks, stored, strict=True)
+    subtasks = tuple(replace(subtask, watermark=watermark) for subtask, watermark in pairs)
+    assert plan_watermarks(replace(record, subtasks=subtasks), new) == expected
+
+
+def test_a_subtask_that_stored_nothing_was_at_the_minimum() -> None:
+    record = replace(keyed(2, 128), subtasks=(SubtaskRecord(1, watermark=8),))
+    assert plan_watermarks(record, 2) == (None, 8)
+    assert plan_watermarks(record, 1) == (None,)
 
 
 def test_keyed_state_is_read_by_intersecting_ranges() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weir.common import Types, WatermarkStrategy
+from weir.common.watermark_strategy import WatermarkGenerator
 from weir.datastream import MapFunction, StreamExecutionEnvironment
 from weir.datastream.connectors.number_seq import NumberSequenceSource
 from weir.errors import UsageError
@@ -113,3 +114,28 @@ def test_two_operators_with_one_uid_are_refused(env):
     ).uid("same").print()
     with pytest.raises(UsageError, match="same"):
         plan_of(env)
+
+
+class Silent(WatermarkGenerator):
+    def on_event(self, event, event_timestamp, output):
+        """Nothing."""
+
+    def on_periodic_emit(self, output):
+        """Nothing."""
+
+
+def test_generators_of_the_user_need_a_slot_and_get_whole_partitions(env):
+    strategy = WatermarkStrategy.for_generator(Silent)
+    beside = numbers(env).map(lambda v: v).assign_timestamps_and_watermarks(strategy)
+    beside.rebalance().map(lambda v: v).assign_timestamps_and_watermarks(strategy).print()
+    plan = plan_of(env)
+    first, second = [op for op in plan.operators if op.kind == "timestamps"]
+    assert (first.level, second.level) == (1, 2)
+    assert [e.by_partition for e in plan.inputs_of(first.index)] == [True]
+    assert [e.by_partition for e in plan.inputs_of(second.index)] == [False]
+
+
+def test_built_in_strategies_stay_with_the_source(env):
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    numbers(env).assign_timestamps_and_watermarks(strategy).key_by(lambda v: v).reduce(max).print()
+    assert [op.level for op in plan_of(env).operators if op.kind == "timestamps"] == [0]

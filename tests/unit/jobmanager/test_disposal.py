@@ -194,9 +194,9 @@ def test_a_path_without_a_savepoint_is_refused_with_what_lies_there(tmp_path, ma
 def test_a_savepoint_of_a_newer_format_is_left_alone(storage):
     path = savepoint(storage)
     metadata = Path(path) / "_metadata"
-    metadata.write_bytes(metadata.read_bytes().replace(b"weir-metadata 3", b"weir-metadata 4", 1))
+    metadata.write_bytes(metadata.read_bytes().replace(b"weir-metadata 4", b"weir-metadata 5", 1))
     before = files(storage)
-    with pytest.raises(IncompatibleStateError, match=r"its format is 4.* upgrade Weir"):
+    with pytest.raises(IncompatibleStateError, match=r"its format is 5.* upgrade Weir"):
         dispose_savepoint(path)
     assert files(storage) == before
 

@@ -261,7 +261,7 @@ def test_rows_in_flight_are_counted(tmp_path):
 
 def test_a_newer_format_is_refused_by_its_number(tmp_path):
     path = stored(tmp_path) / "_metadata"
-    path.write_bytes(path.read_bytes().replace(b"weir-metadata 3", b"weir-metadata 99", 1))
+    path.write_bytes(path.read_bytes().replace(b"weir-metadata 4", b"weir-metadata 99", 1))
     with pytest.raises(IncompatibleStateError, match="its format is 99"):
         describe(str(path))
 

@@ -85,7 +85,7 @@ TREE = json.loads(encode_metadata(METADATA).split(b"\n", 1)[1])
 
 
 def sealed(body: bytes) -> bytes:
-    return b"weir-metadata 3 %08x %d\n%s" % (zlib.crc32(body), len(body), body)
+    return b"weir-metadata 4 %08x %d\n%s" % (zlib.crc32(body), len(body), body)
 
 
 def changed(**fields) -> bytes:

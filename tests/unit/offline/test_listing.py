@@ -73,7 +73,7 @@ def test_checkpoints_of_one_moment_are_in_the_order_of_their_numbers(root):
 
 def test_what_cannot_be_read_is_listed_last_with_the_reason(root):
     newer = root / JOB / "chk-10" / "_metadata"
-    newer.write_bytes(newer.read_bytes().replace(b"weir-metadata 3", b"weir-metadata 8", 1))
+    newer.write_bytes(newer.read_bytes().replace(b"weir-metadata 4", b"weir-metadata 8", 1))
     damaged = root / "savepoints" / SAVEPOINT / "_metadata"
     damaged.write_bytes(damaged.read_bytes()[:-1])
     storage = LocalStorage(str(root))

@@ -318,7 +318,7 @@ def test_a_result_that_is_no_list_fails_the_record(loop, result, ordered):
     assert "returns a list of results, found" in str(calls.failure.error)
 
 
-@pytest.mark.parametrize("result", [[], (1, 2), {3}, iter([4, 5])], ids=str)
+@pytest.mark.parametrize("result", [[], (1, 2), {3}, iter([4, 5])], ids=lambda r: type(r).__name__)
 def test_any_other_iterable_is_a_list_of_results(loop, result):
     expected = [4, 5] if not isinstance(result, (list, tuple, set)) else list(result)
     assert run_all(loop, AsyncCalls(Returns(result), settings()), ["a"]) == expected

@@ -7,21 +7,18 @@ from tests.harness.programs import environment
 
 from weir.clock import SystemClock
 from weir.common.watermark_strategy import WatermarkStrategy
-from weir.connector.decoder import Mark, Records
+from weir.connector.decoder import END, Mark, Partition, Records
 from weir.graph.plan import compile_plan
 from weir.runtime.frame import (
-    IDLE_NOW,
     MAX_WATERMARK,
     MIN_WATERMARK,
-    Control,
+    PartitionMark,
     payload_kind,
     unpack_control,
     unpack_data,
 )
 from weir.runtime.operator import TaskFacts
 from weir.runtime.source_side import SourceSide
-from weir.runtime.watermarks import EdgeWatermark
-from weir.testing.clock import ManualClock
 
 
 def facts():
@@ -56,6 +53,12 @@ def fed(plan, *decoded):
     return data, controls
 
 
+def said(controls):
+    """Return what was said of partitions: watermark, whether it ends, whether it is idle."""
+    marks = [mark for control in controls for mark in control.partitions]
+    return {mark.partition: (mark.watermark, mark.ends, mark.idle) for mark in marks}
+
+
 def test_records_keep_the_timestamps_that_their_source_gave_them():
     data, controls = fed(plan_of(), Records(["a", "b"], [10, None]), Records(["c"]))
     assert data == [("a", 10), ("b", None), ("c", None)]
@@ -65,14 +68,15 @@ def test_records_keep_the_timestamps_that_their_source_gave_them():
 @pytest.mark.parametrize(
     ("mark", "watermark", "idle"),
     [
-        (Mark(7), 7, None),
-        (Mark(7, idle=True), 7, IDLE_NOW),
-        (Mark(None, idle=True), MIN_WATERMARK, IDLE_NOW),
+        (Mark(7), 7, False),
+        (Mark(7, idle=True), 7, True),
+        (Mark(None, idle=True), MIN_WATERMARK, True),
     ],
 )
 def test_the_last_mark_of_a_source_goes_to_the_edges_behind_it(mark, watermark, idle):
-    _, controls = fed(plan_of(), Mark(3, idle=True), Records(["a"]), mark)
-    assert controls == [Control(0, watermark, idle)]
+    plan = plan_of()
+    _, controls = fed(plan, Mark(3, idle=True), Records(["a"]), mark)
+    assert said(controls) == {f"{plan.operators[0].id}:": (watermark, False, idle)}
 
 
 def test_a_strategy_behind_the_source_replaces_timestamps_and_watermarks():
@@ -82,54 +86,61 @@ def test_a_strategy_behind_the_source_replaces_timestamps_and_watermarks():
     plan = plan_of(strategy=strategy)
     data, controls = fed(plan, Records([1, 2], [10, 20]), Mark(500, idle=True))
     assert data == [(1, 11), (2, 22)]
-    assert [(c.watermark, c.idle_after_ms) for c in controls] == [(21, None)]
+    assert list(said(controls).values()) == [(21, False, False)]
 
 
 def test_a_strategy_passes_the_end_of_event_time_on():
     plan = plan_of(strategy=WatermarkStrategy.for_monotonous_timestamps())
     _, controls = fed(plan, Records([1], [10]), Mark(MAX_WATERMARK))
-    assert [c.watermark for c in controls] == [MAX_WATERMARK]
+    assert list(said(controls).values()) == [(MAX_WATERMARK, False, False)]
 
 
-def control(upstream, watermark, idle=None):
-    return Control(upstream, watermark, idle)
+def test_a_bounded_source_that_is_over_says_so_with_and_without_a_strategy():
+    for strategy in (None, WatermarkStrategy.for_monotonous_timestamps()):
+        plan = plan_of(strategy=strategy)
+        _, controls = fed(plan, Partition("f", ends=True), Records([1], [10]), END)
+        found = said(controls)
+        assert found.pop(f"{plan.operators[0].id}:") == (MAX_WATERMARK, True, False)
+        assert list(found.values()) == ([] if strategy is None else [(9, True, False)])
 
 
-def test_an_upstream_that_rests_holds_nothing_back():
-    edge = EdgeWatermark([0, 1], ManualClock())
-    edge.add(control(0, 10))
-    assert edge.value == MIN_WATERMARK
-    edge.add(control(1, MIN_WATERMARK, IDLE_NOW))
-    assert edge.value == 10
-    assert not edge.idle()
-    edge.add(control(1, 5))
-    edge.add(control(0, 30))
-    assert edge.value == 10
-    edge.add(control(1, 20))
-    assert edge.value == 20
+def test_every_partition_of_a_source_has_a_watermark_of_its_own():
+    plan = plan_of(strategy=WatermarkStrategy.for_monotonous_timestamps())
+    _, controls = fed(
+        plan,
+        Partition("a"),
+        Records([1, 2], [10, 20]),
+        Partition("b", ends=True),
+        Records([3], [5]),
+        Partition("a"),
+        Records([4], [15]),
+    )
+    source = plan.operators[0].id
+    assert said(controls) == {
+        f"{source}:a": (19, False, False),
+        f"{source}:b": (4, True, False),
+    }
 
 
-def test_an_edge_is_idle_when_all_its_upstreams_rest():
-    edge = EdgeWatermark([0, 1], ManualClock())
-    edge.add(control(0, 10, IDLE_NOW))
-    assert not edge.idle()
-    edge.add(control(1, 20, IDLE_NOW))
-    assert edge.idle()
-    edge.add(control(0, 15))
-    assert not edge.idle()
-    assert edge.value == 20
+def test_a_partition_without_records_in_an_epoch_is_not_spoken_of():
+    plan = plan_of(strategy=WatermarkStrategy.for_monotonous_timestamps())
+    assert fed(plan, Partition("a"))[1] == []
 
 
-def test_a_silent_edge_is_idle_when_every_upstream_allows_it():
-    clock = ManualClock()
-    edge = EdgeWatermark([0, 1, 2], clock)
-    edge.add(control(0, 10, 50))
-    edge.add(control(2, 10, IDLE_NOW))
-    clock.advance(1000)
-    assert not edge.idle()
-    edge.add(control(1, 10, 2000))
-    assert not edge.idle()
-    clock.advance(1000)
-    assert edge.idle()
-    edge.saw_records()
-    assert not edge.idle()
+def test_records_for_generators_of_the_user_go_by_partition_with_its_name():
+    plan = plan_of(strategy=WatermarkStrategy.for_generator(lambda: None))
+    side = SourceSide(plan, facts())
+    for piece in (Partition("a"), Records([1, 2]), Partition("b"), Records([3])):
+        side.take(0, piece)
+    frames = side.take_frames()
+    chunks = [unpack_data(frame.payload, plan.edges[frame.edge]) for frame in frames]
+    source = plan.operators[0].id
+    assert [(c.values, c.keys) for c in chunks] == [
+        ([1, 2], [f"{source}:a"] * 2),
+        ([3], [f"{source}:b"]),
+    ]
+    (control,) = [unpack_control(frame.payload) for frame in side.finish()]
+    assert control.partitions == (
+        PartitionMark(f"{source}:a", MIN_WATERMARK),
+        PartitionMark(f"{source}:b", MIN_WATERMARK),
+    )

@@ -1,0 +1,179 @@
+"""The event time of a source: one watermark for each of its partitions, kept in the slots.
+
+Level 0 runs in stateless workers, so it only tells how far each partition came that it read in the
+epoch. Every slot is told the same, keeps the furthest watermark of each partition, and takes the
+minimum over them. That is exactly repeatable: watermarks follow from the rows of the epochs alone,
+not from the tasks that happened to read them. The partitions' watermarks are part of checkpoints,
+so a partition that lags, and is silent in the first epoch after a restore, is not forgotten.
+
+A partition counts from the epoch of its first records on. One that ends, such as a file, counts in
+the epoch in which it is read, and no longer when later ones are read. One that has been silent for
+longer than the strategy allows is ignored until its next record. Rows of a source whose partitions
+have no names are one partition, which is as far as its furthest row. The name of a partition begins
+with that of its source; the end of time, said of a source's name alone, is the end of all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Iterable
+
+from weir.clock import Clock
+from weir.notices import warn_once
+from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, PartitionMark
+from weir.runtime.watermarks import Combined
+
+MANY = 10_000
+log = logging.getLogger("weir.time")
+
+
+def partition_owner(partition: str, parallelism: int) -> int:
+    """Return the subtask that all records of a partition go to, where that matters."""
+    return zlib.crc32(partition.encode("utf-8", "surrogatepass")) % parallelism
+
+
+class IdleTimer:
+    """Tells when something has been silent for longer than it may."""
+
+    def __init__(self, clock: Clock, allowed_ms: int | None) -> None:
+        """Begin now; None allows silence for ever."""
+        self._clock = clock
+        self._allowed_ms = allowed_ms
+        self._active_ms = clock.monotonic_ms()
+
+    def active(self) -> None:
+        """Note that something was heard."""
+        self._active_ms = self._clock.monotonic_ms()
+
+    @property
+    def expired(self) -> bool:
+        """Tell whether it has been silent for too long."""
+        left = self.left_ms()
+        return left is not None and left <= 0
+
+    def left_ms(self) -> int | None:
+        """Return for how long it may still be silent, None for ever."""
+        if self._allowed_ms is None:
+            return None
+        return self._active_ms + self._allowed_ms + 1 - self._clock.monotonic_ms()
+
+
+class _Partition:
+    """What is known of a partition beside its watermark."""
+
+    def __init__(self, timer: IdleTimer) -> None:
+        self.timer = timer
+        self.ends = False
+        self.says_idle = False
+
+    @property
+    def idle(self) -> bool:
+        return self.says_idle or self.timer.expired
+
+
+class SourceTime:
+    """The watermark of all partitions that one strategy, or one source, makes watermarks for.
+
+    `value` and `idle` are as of the last `settle`.
+    """
+
+    def __init__(self, clock: Clock, idleness_ms: int | None) -> None:
+        """Begin without partitions, which holds everybody back unless it lasts for too long."""
+        self._clock = clock
+        self._idleness_ms = idleness_ms
+        self._combined = Combined()
+        self._partitions: dict[str, _Partition] = {}
+        self._empty = IdleTimer(clock, idleness_ms)
+        self._before: list[tuple[str, int]] = []
+        self._read_on = False
+        self._over: set[str] = set()
+        self.idle = False
+
+    @property
+    def value(self) -> int:
+        """The watermark of all partitions."""
+        return self._combined.value
+
+    def begin(self) -> None:
+        """Begin an epoch: nothing of it has been heard."""
+        self._before = self._going_on()
+        self._read_on = False
+        self._over.clear()
+
+    def add(self, marks: Iterable[PartitionMark]) -> None:
+        """Take what a task says of the partitions that it read in the epoch."""
+        for mark in marks:
+            if not self._read_on:
+                self._forget_ended()
+                self._read_on = True
+            if mark.watermark == MAX_WATERMARK:
+                self._over.add(mark.partition)
+            partition = self._known(mark.partition)
+            self._combined.emit(mark.partition, mark.watermark)
+            partition.timer.active()
+            partition.ends, partition.says_idle = mark.ends, mark.idle
+
+    def _known(self, name: str, watermark: int = MIN_WATERMARK) -> _Partition:
+        partition = self._partitions.get(name)
+        if partition is None:
+            timer = IdleTimer(self._clock, self._idleness_ms)
+            partition = self._partitions[name] = _Partition(timer)
+            self._combined.add(name, watermark)
+            if len(self._partitions) == MANY:
+                warn_once(
+                    log,
+                    f"a source has {MANY} partitions, among them {name!r}: each is remembered, "
+                    "and stored in checkpoints; name them by columns with few values",
+                )
+        return partition
+
+    def _forget_ended(self) -> None:
+        """Others are read now, so those that ended hold nobody back any more."""
+        for name in [name for name, found in self._partitions.items() if found.ends]:
+            del self._partitions[name]
+            self._combined.remove(name)
+
+    def settle(self) -> None:
+        """Advance: all tasks of the epoch have been heard."""
+        for name, partition in self._partitions.items():
+            if any(name.startswith(source) for source in self._over):
+                self._combined.emit(name, MAX_WATERMARK)
+            self._combined.mark_idle(name, idle=partition.idle)
+        self._combined.update()
+        self.idle = self._combined.idle if self._partitions else self._empty.expired
+
+    def left_ms(self) -> int | None:
+        """Return in how many milliseconds the next silent partition becomes idle."""
+        timers = [p.timer for p in self._partitions.values() if not p.idle]
+        if not self._partitions and not self._empty.expired:
+            timers = [self._empty]
+        left = [found for timer in timers if (found := timer.left_ms()) is not None]
+        return min(left, default=None)
+
+    @property
+    def partitions(self) -> list[str]:
+        """The partitions that there are."""
+        return list(self._partitions)
+
+    def restore(self, watermarks: Iterable[tuple[str, int]]) -> None:
+        """Know the partitions of a checkpoint: they count until they are idle."""
+        for name, watermark in watermarks:
+            self._known(name, watermark).ends = watermark == MAX_WATERMARK
+
+    def watermarks(self, *, replayed: bool) -> list[tuple[str, int]]:
+        """Return how far the partitions are that go on, for a checkpoint.
+
+        With `replayed` the epoch will be read again, perhaps in parts: what it said is not known
+        then. Of partitions that end, those alone are kept that stand for a source that is over:
+        nothing would be heard of it again. A source function says its end again.
+        """
+        return self._before if replayed else self._going_on()
+
+    def _going_on(self) -> list[tuple[str, int]]:
+        found = [(str(name), mark) for name, mark in self._combined.watermarks().items()]
+        return [(name, mark) for name, mark in found if self._is_kept(name, mark)]
+
+    def _is_kept(self, name: str, watermark: int) -> bool:
+        is_over = watermark == MAX_WATERMARK and name.endswith(":")
+        return is_over if self._partitions[name].ends else not is_over

@@ -1,0 +1,153 @@
+"""Event time on Spark: partitions of a source that lag behind others lose nothing."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from weir.common import Configuration, Duration, Types
+from weir.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
+from weir.datastream import KeyedCoProcessFunction, KeyedProcessFunction
+from weir.errors import UsageError
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+REBASE = "spark.sql.parquet.datetimeRebaseModeInWrite"
+JUDGED = Types.TUPLE([Types.STRING(), Types.LONG(), Types.BOOLEAN()])
+
+
+class Judge(KeyedProcessFunction):
+    """Says of every record whether it is late, as a window would."""
+
+    def process_element(self, value, ctx):
+        yield value[0], value[1], value[1] <= ctx.timer_service().current_watermark()
+
+
+class Greatest(WatermarkGenerator):
+    """The rule of monotonous timestamps, with state."""
+
+    def __init__(self):
+        self.greatest = 0
+
+    def on_event(self, event, event_timestamp, output):
+        self.greatest = max(self.greatest, event_timestamp)
+
+    def on_periodic_emit(self, output):
+        output.emit_watermark(self.greatest - 1)
+
+
+class Remind(KeyedProcessFunction):
+    """Tells when event time has passed a record."""
+
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(value[1])
+
+    def on_timer(self, timestamp, ctx):
+        yield timestamp
+
+
+MONOTONOUS = WatermarkStrategy.for_monotonous_timestamps
+GENERATED = lambda: WatermarkStrategy.for_generator(Greatest)  # noqa: E731
+
+
+def judged(stream, make):
+    """Return the records with whether they were late."""
+    strategy = make().with_timestamp_assigner(lambda value, _: value[1])
+    stream = stream.assign_timestamps_and_watermarks(strategy)
+    with stream.key_by(lambda v: 0).process(Judge(), JUDGED).execute_and_collect() as records:
+        return list(records)
+
+
+@pytest.fixture
+def stream(env, spark, tmp_path):
+    """Three files, an epoch each; in all of them one site is far behind the other."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for n in range(3):
+        sites = {"site": ["fast", "slow"] * 2, "ts": [1000 * n, n, 1000 * n + 999, n + 1]}
+        pq.write_table(pa.table(sites), folder / f"{n}.parquet")
+        os.utime(folder / f"{n}.parquet", (1_000_000 + n, 1_000_000 + n))
+    settings = Configuration()
+    settings.set_string("weir.trigger", "available-now")
+    env.configure(settings)
+    reader = spark.readStream.schema("site string, ts bigint").option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(folder))
+
+
+@pytest.mark.parametrize("make", [MONOTONOUS, GENERATED])
+def test_a_partition_that_lags_loses_nothing(env, stream, make):
+    found = judged(env.from_dataframe(stream, partition_by=["site"]), make)
+    assert len(found) == 12
+    assert [record for record in found if record[2]] == []
+
+
+def test_without_named_partitions_the_furthest_row_counts(env, stream):
+    found = judged(env.from_dataframe(stream), MONOTONOUS)
+    assert sorted(record[1] for record in found if record[2]) == [1, 2, 2, 3]
+
+
+def test_a_partition_column_that_is_not_there_is_refused(env, stream):
+    with pytest.raises(UsageError, match=r"partition_by names \['sight'\].*'site', 'ts'"):
+        env.from_dataframe(stream, partition_by="sight")
+
+
+@pytest.mark.parametrize("read_by", ["workers", "Spark"])
+def test_files_of_a_static_dataframe_that_lag_lose_nothing(env, spark, read_by):
+    # Files are written in the order of partitions, and read eight an epoch: the last of every
+    # eight lags, and goes on where it was eight files later.
+    rows = [(f"p{n}", n // 8 if n % 8 == 7 else 1000 * (1 + n)) for n in range(24)]
+    data = spark.sparkContext.parallelize(rows, 24)
+    frame = spark.createDataFrame(data, "site string, ts bigint")
+    frame = frame.selectExpr("*", "date'2020-01-01' as day")
+    # Dates of the old calendar are left to Spark.
+    spark.conf.set(REBASE, "LEGACY" if read_by == "Spark" else "CORRECTED")
+    try:
+        found = judged(env.from_dataframe(frame), MONOTONOUS)
+    finally:
+        spark.conf.unset(REBASE)
+    assert sorted(record[:2] for record in found) == sorted(rows)
+    lost = [record[:2] for record in found if record[2] and record[1] < 8]
+    # Spark takes files in the order of their times, which says nothing here.
+    assert lost == [] or read_by == "Spark"
+
+
+def test_event_time_goes_on_without_input_when_all_partitions_are_idle(env, spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pq.write_table(pa.table({"site": ["fast", "slow"], "ts": [1000, 10]}), folder / "0.parquet")
+    rows = spark.readStream.schema("site string, ts bigint").parquet(str(folder))
+    strategy = MONOTONOUS().with_timestamp_assigner(lambda value, _: value[1])
+    stream = env.from_dataframe(rows, partition_by=["site"]).assign_timestamps_and_watermarks(
+        strategy.with_idleness(Duration.of_millis(300))
+    )
+    fired = stream.key_by(lambda v: 0).process(Remind(), Types.LONG())
+    with fired.execute_and_collect() as records:
+        assert next(iter(records)) == 10
+
+
+class Both(KeyedCoProcessFunction):
+    """Sets a timer for records of the first input."""
+
+    def process_element1(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(value[1])
+
+    def process_element2(self, value, ctx):
+        """Nothing."""
+
+    def on_timer(self, timestamp, ctx):
+        yield timestamp
+
+
+def test_bounded_input_that_was_read_does_not_hold_a_stream_back(env, spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pq.write_table(pa.table({"site": ["a", "a"], "ts": [10, 1000]}), folder / "0.parquet")
+    rows = spark.readStream.schema("site string, ts bigint").parquet(str(folder))
+    strategy = MONOTONOUS().with_timestamp_assigner(lambda value, _: value[1])
+    stream = env.from_dataframe(rows).assign_timestamps_and_watermarks(strategy)
+    table = env.from_dataframe(spark.range(20).repartition(10))
+    both = stream.key_by(lambda v: 0).connect(table.key_by(lambda v: 0))
+    with both.process(Both(), Types.LONG()).execute_and_collect() as records:
+        assert next(iter(records)) == 10

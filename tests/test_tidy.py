@@ -27,6 +27,7 @@ LAYERS = (
     ("jobmanager",),
     ("slot",),
     ("runtime",),
+    ("window",),
     ("checkpoint", "connector", "state"),
     ("backend",),
     ("snapshot", "storage"),

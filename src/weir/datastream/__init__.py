@@ -17,6 +17,7 @@ from weir.datastream.data_stream import (
     DataStream,
     DataStreamSink,
     KeyedStream,
+    WindowedStream,
 )
 from weir.datastream.execution_mode import RuntimeExecutionMode
 from weir.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -38,6 +39,16 @@ from weir.datastream.stream_execution_environment import StreamExecutionEnvironm
 from weir.datastream.time_characteristic import TimeCharacteristic
 from weir.datastream.time_domain import TimeDomain
 from weir.datastream.timerservice import TimerService
+from weir.datastream.window import (
+    CountWindow,
+    GlobalWindow,
+    MergingWindowAssigner,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
 
 __all__ = [
     "BroadcastConnectedStream",
@@ -46,6 +57,7 @@ __all__ = [
     "CheckpointStorage",
     "CheckpointingMode",
     "ConnectedStreams",
+    "CountWindow",
     "CustomCheckpointStorage",
     "CustomStateBackend",
     "DataStream",
@@ -55,11 +67,13 @@ __all__ = [
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "FsStateBackend",
+    "GlobalWindow",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeyedStream",
     "MemorySize",
     "MemoryStateBackend",
+    "MergingWindowAssigner",
     "OutputTag",
     "PredefinedOptions",
     "RocksDBStateBackend",
@@ -69,6 +83,12 @@ __all__ = [
     "StreamExecutionEnvironment",
     "TimeCharacteristic",
     "TimeDomain",
+    "TimeWindow",
     "TimerService",
+    "Trigger",
+    "TriggerResult",
+    "Window",
+    "WindowAssigner",
+    "WindowedStream",
 ]
 __all__ += _functions

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
+from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import WatermarkStrategy
 from weir.datastream._checks import aggregate_field, projected_type, require_type
 from weir.datastream._closeable_iterator import CloseableIterator
@@ -34,6 +35,7 @@ from weir.datastream._plain_functions import (
     require_instance,
 )
 from weir.datastream._stream import Stream, check_same_program, declared_type, edge_type
+from weir.datastream._windowed_streams import AllWindowedStream, WindowedStream
 from weir.datastream._with_state import FilterWithState, FlatMapWithState, MapWithState
 from weir.datastream.functions import (
     FilterFunction,
@@ -41,6 +43,7 @@ from weir.datastream.functions import (
     Function,
     KeyedProcessFunction,
     MapFunction,
+    NullByteKeySelector,
     ProcessFunction,
     ReduceFunction,
 )
@@ -50,8 +53,10 @@ from weir.graph import kinds
 from weir.graph.kinds import Kind
 from weir.graph.transformation import Edge, Partitioning, Transformation
 from weir.state.descriptor import MapStateDescriptor
+from weir.window.assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
 __all__ = [
+    "AllWindowedStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
     "CloseableIterator",
@@ -59,9 +64,8 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
+    "WindowedStream",
 ]
-
-_NO_WINDOWS = "windows are not available yet; use a KeyedProcessFunction with timers"
 
 
 class DataStream(Stream):
@@ -207,9 +211,14 @@ class DataStream(Stream):
             raise UsageError(msg)
         return DataStream(self.env, [Edge(operator, tag=output_tag.tag_id)])
 
-    def window_all(self, window_assigner: Any) -> Any:
-        """Refuse: windows are not available yet."""
-        raise UsageError(_NO_WINDOWS)
+    def window_all(self, window_assigner: Any) -> AllWindowedStream[DataStream]:
+        """Cut the whole stream into windows; one subtask handles all of its records."""
+        keyed = self.key_by(NullByteKeySelector(), Types.BYTE())
+        return AllWindowedStream(keyed, window_assigner, self._after)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[DataStream]:
+        """Cut the whole stream into windows of so many records; one begins every slide."""
+        return self.window_all(_count_windows(size, slide))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Write each record to standard output."""
@@ -350,13 +359,17 @@ class KeyedStream(DataStream):
         """Key the origin anew; the earlier key is dropped."""
         return self._origin.key_by(key_selector, key_type, key_type_info)
 
-    def window(self, window_assigner: Any) -> Any:
-        """Refuse: windows are not available yet."""
-        raise UsageError(_NO_WINDOWS)
+    def window(self, window_assigner: Any) -> WindowedStream[DataStream]:
+        """Cut the records of every key into windows."""
+        return WindowedStream(self, window_assigner, self._after)
 
-    def count_window(self, size: int, slide: int = 0) -> Any:
-        """Refuse: windows are not available yet."""
-        raise UsageError(_NO_WINDOWS)
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[DataStream]:
+        """Cut the records of every key into windows of so many; one begins every slide."""
+        return WindowedStream(self, _count_windows(size, slide), self._after)
+
+    def window_all(self, window_assigner: Any) -> AllWindowedStream[DataStream]:
+        """Cut the origin into windows; the keys are dropped."""
+        return self._origin.window_all(window_assigner)
 
     def project(self, *field_indexes: int) -> DataStream:
         """Project the origin; the keys are dropped."""
@@ -381,6 +394,12 @@ class KeyedStream(DataStream):
 
     def _unkeyed_edges(self) -> list[Edge]:
         return self._origin.edges
+
+
+def _count_windows(size: int, slide: int) -> Any:
+    if slide == 0:
+        return CountTumblingWindowAssigner(size)
+    return CountSlidingWindowAssigner(size, slide)
 
 
 def _require_process(func: Any, kind: type, where: str) -> None:

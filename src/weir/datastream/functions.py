@@ -19,7 +19,17 @@ from weir.datastream._checkpointed_functions import (
     FunctionSnapshotContext,
     ListCheckpointed,
 )
+from weir.datastream._function import Function
 from weir.datastream._runtime_context import KeyedStateStore, RuntimeContext
+from weir.datastream._window_functions import (
+    AllWindowFunction,
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 from weir.datastream.time_domain import TimeDomain
 from weir.datastream.timerservice import TimerService
 from weir.state.descriptor import MapStateDescriptor
@@ -27,18 +37,22 @@ from weir.state.handles import BroadcastState, ReadOnlyBroadcastState
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CheckpointListener",
     "CheckpointedFunction",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
+    "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -48,27 +62,20 @@ __all__ = [
     "MapFunction",
     "NullByteKeySelector",
     "Partitioner",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "SinkFunction",
     "SourceFunction",
+    "WindowFunction",
 ]
 
 KEY = TypeVar("KEY")
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
 OUT = TypeVar("OUT")
-
-
-class Function(ABC):  # noqa: B024 - the abstract methods are those of each kind
-    """Base of all user functions: the life cycle around the calls per record."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional hook
-        """Prepare: called once per subtask and attempt, before the first record."""
-
-    def close(self) -> None:  # noqa: B027 - optional hook
-        """Tidy up: called once after the last record, also when the job failed."""
 
 
 class MapFunction(Function):

@@ -66,6 +66,7 @@ TIMESTAMPS = Kind("timestamps", source_side=SourceSideRule.ALWAYS, makes_waterma
 PROCESS = Kind("process", KindState.BY_KEY)
 REDUCE = Kind("reduce", KindState.BY_KEY)
 AGGREGATE = Kind("aggregate", KindState.BY_KEY)
+WINDOW = Kind("window", KindState.BY_KEY)
 CO_MAP = Kind("co_map", KindState.MAYBE, inputs=2)
 CO_FLAT_MAP = Kind("co_flat_map", KindState.MAYBE, inputs=2)
 CO_PROCESS = Kind("co_process", KindState.BY_KEY, inputs=2)
@@ -88,6 +89,7 @@ KINDS: dict[str, Kind] = {
         PROCESS,
         REDUCE,
         AGGREGATE,
+        WINDOW,
         CO_MAP,
         CO_FLAT_MAP,
         CO_PROCESS,

@@ -6,7 +6,7 @@ from weir.errors import UsageError
 from weir.graph import kinds
 from weir.graph.kinds import Kind
 from weir.graph.plan import OperatorNode
-from weir.runtime import connected, keyed, rolling, sinks, stateless
+from weir.runtime import connected, keyed, rolling, sinks, stateless, window_operator
 from weir.runtime.operator import Operator, TaskFacts
 
 SLOT_OPERATORS: dict[Kind, type[Operator]] = {
@@ -18,6 +18,7 @@ SLOT_OPERATORS: dict[Kind, type[Operator]] = {
     kinds.TIMESTAMPS: stateless.TimestampsOperator,
     kinds.REDUCE: rolling.RollingReduce,
     kinds.AGGREGATE: rolling.RollingAggregate,
+    kinds.WINDOW: window_operator.WindowOperator,
     kinds.CO_MAP: connected.CoMap,
     kinds.CO_FLAT_MAP: connected.CoFlatMap,
     kinds.CO_PROCESS: connected.CoProcess,

@@ -77,7 +77,7 @@ class RollingAggregate(RollingReduce):
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
         super().__init__(node, facts)
         self._op: str = node.options["op"]
-        self._combine = _combiner(self._op, node.options["field"])
+        self._combine = field_combiner(self._op, node.options["field"])
 
     def combiner(self) -> Callable[[Any, Any], Any]:
         """Return the function of (last result, record)."""
@@ -174,7 +174,8 @@ _MERGE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:
+def field_combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:
+    """Return the function of (last result, record) of sum, min, max, min_by or max_by."""
     if op == "min_by":
         return lambda last, v: v if get_field(v, field) < get_field(last, field) else last
     if op == "max_by":

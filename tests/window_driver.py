@@ -6,6 +6,8 @@ writes it, and goes on with a new operator that read it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from weir.backend.factory import BackendSettings
 from weir.datastream import StreamExecutionEnvironment
 from weir.graph.plan import compile_plan
@@ -24,27 +26,39 @@ class Driver:
 
     def __init__(self, declare, backend=None, types=None, directory=None):
         env = StreamExecutionEnvironment()
-        stream = env.from_collection([], types).key_by(lambda v: v[0])
-        declare(stream)
+        declare(env.from_collection([], types).key_by(lambda v: v[0]))
         plan = compile_plan(env.build_graph(), 1)
         self.node = next(op for op in plan.operators if op.kind == "window")
         self.clock = ManualClock()
         self.backend = backend or BackendSettings()
         self.directory = directory
         self.results, self.late = [], []
-        self._begin(None)
+        self.ops = []
+        self._begin([], 1)
 
-    def _begin(self, data):
-        facts = TaskFacts("job", "job", 0, 0, self.clock, report=lambda *_: None)
+    @property
+    def op(self):
+        """The operator, where there is one subtask."""
+        [only] = self.ops
+        return only
+
+    def _begin(self, sources, parallelism):
+        self.node = replace(self.node, parallelism=parallelism)
+        self.ops = [self._operator(subtask) for subtask in range(parallelism)]
+        for op in self.ops:
+            if sources:
+                op.restore(1, sources, [])
+            op.open()
+
+    def _operator(self, subtask):
+        facts = TaskFacts("job", "job", 0, subtask, self.clock, report=lambda *_: None)
         facts.backend, facts.local_dir = self.backend, self.directory
-        self.op = slot_operator(self.node, facts)
-        self.op.consumers.append(lambda c: self._take(self.results, c))
+        op = slot_operator(self.node, facts)
+        op.consumers.append(lambda c: self._take(self.results, c))
         tag = self.node.options["window"].late_tag
         if tag is not None:
-            self.op.side_consumers[tag.tag_id] = [lambda c: self._take(self.late, c)]
-        if data is not None:
-            self.op.restore(1, [source_of(data)], [])
-        self.op.open()
+            op.side_consumers[tag.tag_id] = [lambda c: self._take(self.late, c)]
+        return op
 
     @staticmethod
     def _take(into, chunk):
@@ -59,41 +73,53 @@ class Driver:
 
     def epoch(self, *rows):
         """Take rows of (key, value, timestamp) in one epoch."""
-        self.op.process(
-            Chunk(
-                [(k, v) for k, v, _ in rows],
-                [t for _, _, t in rows],
-                [k for k, _, _ in rows],
-                [key_group(k, self.node.max_parallelism) for k, _, _ in rows],
-            ),
-            0,
-        )
-        self.op.end_epoch()
+        groups = [key_group(k, self.node.max_parallelism) for k, _, _ in rows]
+        for op in self.ops:
+            own = [(r, g) for r, g in zip(rows, groups, strict=True) if g in op.key_groups]
+            if own:
+                chunk = Chunk(
+                    [(k, v) for (k, v, _), _ in own],
+                    [t for (_, _, t), _ in own],
+                    [k for (k, _, _), _ in own],
+                    [g for _, g in own],
+                )
+                op.process(chunk, 0)
+            op.end_epoch()
         return self
 
     def watermark(self, time):
-        self.op.on_watermark(time)
-        self.op.end_epoch()
+        for op in self.ops:
+            op.on_watermark(time)
+            op.end_epoch()
         return self
 
     def now(self, time):
         """Let processing time go on, and what is due fire."""
         self.clock.set(time)
-        due = self.op.next_processing_timer()
-        if due is not None and due <= time:
-            self.op.on_processing_time(time)
-        self.op.end_epoch()
+        for op in self.ops:
+            due = op.next_processing_timer()
+            if due is not None and due <= time:
+                op.on_processing_time(time)
+            op.end_epoch()
         return self
 
-    def restore(self):
-        snapshot = self.op.backend.snapshot(1)
-        data = write_file(snapshot)
-        snapshot.release()
-        watermark = self.op.watermark
-        self.op.close()
-        self._begin(data)
-        self.op.watermark = watermark
+    def restore(self, parallelism=1, backend=None):
+        """Go on with new operators over the same state, at the same watermark."""
+        sources, watermark = [], self.ops[0].watermark
+        for op in self.ops:
+            snapshot = op.backend.snapshot(1)
+            sources.append(source_of(write_file(snapshot), op.key_groups))
+            snapshot.release()
+        self.close()
+        self.backend = backend or self.backend
+        self._begin(sources, parallelism)
+        for op in self.ops:
+            op.watermark = watermark
         return self
+
+    def close(self):
+        for op in self.ops:
+            op.close()
 
     def take(self):
         """Return the results since the last call, in an order that does not depend on keys."""
@@ -106,8 +132,8 @@ class Driver:
 
     @property
     def entries(self):
-        return self.op.backend.size()
+        return sum(op.backend.size() for op in self.ops)
 
     @property
     def timers(self):
-        return len(self.op.event_timers) + len(self.op.processing_timers)
+        return sum(len(op.event_timers) + len(op.processing_timers) for op in self.ops)

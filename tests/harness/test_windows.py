@@ -94,12 +94,24 @@ def ms(n):
 
 
 CASES = {
-    "tumbling": (H, lambda: TumblingEventTimeWindows.of(ms(5)), [(0, 5, 4), (5, 10, 3), (15, 20, 1)]),
+    "tumbling": (
+        H,
+        lambda: TumblingEventTimeWindows.of(ms(5)),
+        [(0, 5, 4), (5, 10, 3), (15, 20, 1)],
+    ),
     "sliding": (
         H,
         lambda: SlidingEventTimeWindows.of(ms(5), ms(2)),
-        [(-2, 3, 2), (0, 5, 4), (2, 7, 4), (4, 9, 3), (6, 11, 2), (8, 13, 2), (12, 17, 1)]
-        + [(14, 19, 1)],
+        [
+            (-2, 3, 2),
+            (0, 5, 4),
+            (2, 7, 4),
+            (4, 9, 3),
+            (6, 11, 2),
+            (8, 13, 2),
+            (12, 17, 1),
+            (14, 19, 1),
+        ],
     ),
     "sessions": (S, lambda: EventTimeSessionWindows.with_gap(ms(5)), [(1, 14, 6), (15, 20, 1)]),
     "dynamic": (
@@ -383,9 +395,11 @@ PROGRAMS = {
     ),
     "sessions process": lambda s: s.window(EventTimeSessionWindows.with_gap(22)).process(Bounds()),
     "count sliding": lambda s: s.count_window(3, 2).sum(1),
-    "global delta": lambda s: s.window(GlobalWindows.create())
-    .trigger(PurgingTrigger.of(DeltaTrigger.of(30, lambda a, b: b[1] - a[1], PAIR)))
-    .sum(1),
+    "global delta": lambda s: (
+        s.window(GlobalWindows.create())
+        .trigger(PurgingTrigger.of(DeltaTrigger.of(30, lambda a, b: b[1] - a[1], PAIR)))
+        .sum(1)
+    ),
 }
 
 

@@ -14,6 +14,7 @@ from weir.datastream import (
     StreamExecutionEnvironment,
 )
 from weir.datastream.state import MapStateDescriptor
+from weir.datastream.window import TumblingEventTimeWindows
 from weir.graph.transformation import StreamGraph
 from weir.testing import collect
 
@@ -73,6 +74,7 @@ def every_kind() -> StreamGraph:
     keyed.process(Process())
     keyed.reduce(lambda a, b: a)
     keyed.sum(1)
+    keyed.window(TumblingEventTimeWindows.of(5)).sum(1)
     pairs.connect(pairs).map(CoMap())
     pairs.connect(pairs).flat_map(CoFlatMap())
     pairs.connect(pairs).process(CoProcess())

@@ -60,7 +60,9 @@ class Scripted(Trigger):
 
     def on_merge(self, window, ctx):
         ctx.merge_partitioned_state(self.seen)
-        CALLS.append(("merge", window.start, window.end, ctx.get_partitioned_state(self.seen).get()))
+        CALLS.append(
+            ("merge", window.start, window.end, ctx.get_partitioned_state(self.seen).get())
+        )
 
     def clear(self, window, ctx):
         CALLS.append(("clear", window.start, window.end))
@@ -431,7 +433,8 @@ def test_count_windows_leave_nothing_behind_but_the_count():
 def test_what_a_function_raises_names_the_operator():
     class Raises(ProcessWindowFunction):
         def process(self, key, context, elements):
-            raise ValueError("no")
+            msg = "no"
+            raise ValueError(msg)
 
     op = driven(TumblingEventTimeWindows.of(5), function=Raises())
     op.add(("k", 1, 0))

@@ -158,7 +158,9 @@ def test_a_timeout_may_leave_the_other_trigger_alone():
 
 
 def test_a_delta_fires_beyond_its_threshold():
-    trigger = DeltaTrigger.of(2, lambda a, b: b[1] - a[1], Types.TUPLE([Types.STRING(), Types.INT()]))
+    trigger = DeltaTrigger.of(
+        2, lambda a, b: b[1] - a[1], Types.TUPLE([Types.STRING(), Types.INT()])
+    )
     op = summing(GlobalWindows.create(), PurgingTrigger.of(trigger))
     op.add(("k", 1, 0), ("k", 3, 1))
     assert sums(op) == []
@@ -178,10 +180,21 @@ EVICTIONS = [
     (TimeEvictor.of(2000, True), "k1", [1] * 4, [None] * 4, [2, 4]),
     (TimeEvictor.of(2000, True), "k2", [1] * 6, [None] * 6, [2, 4, 6]),
     (DeltaEvictor.of(2, lambda e, last: last[1] - e[1]), "k1", [1, 1, 5, 3], None, [2, 8]),
-    (DeltaEvictor.of(2, lambda e, last: last[1] - e[1]), "k2", [1, 4, 5, 6, 1, 10], None, [4, 11, 10]),
+    (
+        DeltaEvictor.of(2, lambda e, last: last[1] - e[1]),
+        "k2",
+        [1, 4, 5, 6, 1, 10],
+        None,
+        [4, 11, 10],
+    ),
     (DeltaEvictor.of(2, lambda e, last: last[1] - e[1], True), "k1", [1, 1, 5, 9], None, [2, 16]),
-    (DeltaEvictor.of(2, lambda e, last: last[1] - e[1], True), "k2", [1, 4, 5, 6, 1, 10], None)
-    + ([5, 15, 22],),
+    (
+        DeltaEvictor.of(2, lambda e, last: last[1] - e[1], True),
+        "k2",
+        [1, 4, 5, 6, 1, 10],
+        None,
+        [5, 15, 22],
+    ),
 ]
 
 
@@ -262,9 +275,7 @@ class EvictAll(Evictor):
     ids=["process", "aggregate", "reduce"],
 )
 def test_a_function_is_called_also_when_all_records_were_evicted(ending, results):
-    op = Driver(
-        lambda s: ending(s.window(TumblingEventTimeWindows.of(5)).evictor(EvictAll()))
-    )
+    op = Driver(lambda s: ending(s.window(TumblingEventTimeWindows.of(5)).evictor(EvictAll())))
     op.add(("k", 1, 0)).watermark(4)
     assert [value for value, _ in op.take()] == results
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from examples.hourly_counts import TOO_LATE, VISIT, VISITS, hourly
 from tests.harness.overtaking import Overtake, job
 from tests.harness.programs import environment, run, started
 
@@ -603,3 +604,21 @@ def test_settings_of_windows_are_shown():
     described = operator.options["description"]
     assert described == "Window(TumblingEventTimeWindows(5000, 0), EventTimeTrigger, PlainReduce)"
     assert operator.output_type == PAIR
+
+
+# ---- the example
+
+
+def test_visits_are_counted_by_the_hour():
+    env = environment()
+    counts = hourly(env.from_collection(VISITS, VISIT).uid("visits"))
+    main, late = collect(counts), collect(counts.get_side_output(TOO_LATE))
+    harness = run(env, take=1, partitions=1)
+    assert sorted(harness.collected(main)) == [
+        ("/help", "09:00", 1),
+        ("/help", "10:00", 1),
+        ("/start", "09:00", 3),
+        ("/start", "10:00", 1),
+        ("/start", "11:00", 1),
+    ]
+    assert harness.collected(late) == [("/help", "09:50")]

@@ -1,23 +1,24 @@
-"""Windows that no record can fire: a chunk is folded by key and window, state is touched once.
+"""Windows that no record can fire: an epoch is folded by key and window, state is touched once.
 
 Tumbling and sliding windows with the trigger of their own time fire when that time passes their
 end, and it does not pass while records are handled. So the records of a chunk are sorted by window
-first; what a key and window hold is read once, folded in the order of arrival, and written once.
-Only windows that are behind the watermark and not yet over fire with every record: those rows take
-the operator's way for single records.
+first; what a key and window hold is read once, folded in the order of arrival, and written once: at
+the end of the epoch, before a snapshot, before time moves, and when it becomes much. Only windows
+that are behind the watermark and not yet over fire with every record: those rows take the
+operator's way for single records.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final
 
 from weir.backend.base import Timers
 from weir.errors import UsageError
 from weir.runtime.frame import Chunk
-from weir.runtime.window_contents import Folded, Records
+from weir.runtime.window_contents import Fold, Folded, Records
 from weir.window.assigners import AlignedWindows, require_timestamp
 from weir.window.spec import WindowSpec
 from weir.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger, Trigger
@@ -25,6 +26,8 @@ from weir.window.windows import MAX_TIMESTAMP, MIN_TIMESTAMP, TimeWindow, time_w
 
 _UNREAD: Final = object()
 _BATCH = 1024
+PENDING_MAX = 1 << 16
+"""How many keys of windows, or records, may wait to be written."""
 
 Rows = list[int] | None
 """Positions in a chunk; None are all of them."""
@@ -46,6 +49,34 @@ def _plain(trigger: Trigger[Any, Any]) -> Trigger[Any, Any]:
     return trigger.nested_trigger if type(trigger) is PurgingTrigger else trigger
 
 
+class _Pane:
+    """What the records of an epoch make of one window, by key; not yet in the state.
+
+    `held` is a folded value that goes on from the state's, or records that come behind it.
+    """
+
+    __slots__ = ("held", "namespace", "opened", "owners")
+
+    def __init__(self, namespace: tuple[int, int]) -> None:
+        self.namespace = namespace
+        self.held: dict[Any, Any] = {}
+        self.owners: dict[Any, int] = {}
+        self.opened: list[Any] = []
+
+    def append(self, values: Sequence[Any], keys: Sequence[Any], groups: Sequence[int]) -> int:
+        """Take records as they are; return how many."""
+        held, owners = self.held, self.owners
+        get = held.get
+        for v, k, g in zip(values, keys, groups, strict=True):
+            rows = get(k)
+            if rows is None:
+                held[k] = [v]
+                owners[k] = g
+            else:
+                rows.append(v)
+        return len(values)
+
+
 class Folding:
     """Handles chunks and timers of a window operator for which `can_fold` is true."""
 
@@ -56,6 +87,9 @@ class Folding:
         self._operator = operator
         self._assigner: AlignedWindows = assigner
         self._contents: Folded | Records = operator.contents
+        self._fold = self._contents.how if isinstance(self._contents, Folded) else None
+        self._panes: dict[int, _Pane] = {}
+        self._pending = 0
         self._event_time: bool = operator.event_time
         self._lateness_ms = spec.lateness_ms if operator.event_time else 0
         self._purges = type(spec.trigger) is PurgingTrigger
@@ -131,34 +165,37 @@ class Folding:
                     behind[i].append(start)
                 continue
             values, keys, groups = _picked(rows, chunk.values, chunk.keys, chunk.groups)  # type: ignore[arg-type]
-            window = self._window(start, values[0])
-            if isinstance(self._contents, Folded):
-                self._fold(self._contents, window, values, keys=keys, groups=groups)
+            pane = self._panes.get(start)
+            if pane is None:
+                pane = self._panes[start] = _Pane(self._namespace(start, values[0]))
+            if self._fold is None:
+                self._pending += pane.append(values, keys, groups)
             else:
-                self._append(self._contents, window, values, keys=keys, groups=groups)
+                self._pending += self._folded(self._fold, pane, values, keys=keys, groups=groups)
+        if self._pending > PENDING_MAX:
+            self.flush()
         return behind
 
-    def _window(self, start: int, record: Any) -> TimeWindow:
+    def _namespace(self, start: int, record: Any) -> tuple[int, int]:
         try:
-            return time_window(start, start + self._assigner.size)
+            window = time_window(start, start + self._assigner.size)
         except UsageError as error:
             raise self._operator.failed(error, record) from None
+        return window.start, window.end
 
-    def _fold(
+    def _folded(
         self,
-        contents: Folded,
-        window: TimeWindow,
+        how: Fold,
+        pane: _Pane,
         values: Sequence[Any],
         keys: Sequence[Any],
         groups: Sequence[int],
-    ) -> None:
-        current, state, how = self._operator.current, contents.state, contents.how
-        first, add, read, write = how.first, how.add, state.value, state.update
-        current.namespace = (window.start, window.end)
-        held: dict[Any, Any] = {}
-        owners: dict[Any, int] = {}
-        opened: list[Any] = []
-        get = held.get
+    ) -> int:
+        """Fold records into what a pane holds; return for how many keys state was read."""
+        current, first, add = self._operator.current, how.first, how.add
+        read, held, owners = self._contents.state.value, pane.held, pane.owners
+        current.namespace = pane.namespace
+        get, known = held.get, len(owners)
         v: Any = None
         try:
             for v, k, g in zip(values, keys, groups, strict=True):
@@ -168,54 +205,41 @@ class Folding:
                     current.group = owners[k] = g
                     before = read()
                     if before is None:
-                        opened.append(k)
+                        pane.opened.append(k)
                 held[k] = first(v) if before is None else add(before, v)
-            for k, after in held.items():
-                current.key = k
-                current.group = owners[k]
-                write(after)
         except BaseException as error:
             raise self._operator.failed(error, v) from None
-        self._register(window, [(k, owners[k]) for k in opened])
+        return len(owners) - known
 
-    def _append(
-        self,
-        contents: Records,
-        window: TimeWindow,
-        values: Sequence[Any],
-        keys: Sequence[Any],
-        groups: Sequence[int],
-    ) -> None:
-        current, add_all = self._operator.current, contents.state.add_all
-        current.namespace = (window.start, window.end)
-        added: dict[Any, list[Any]] = {}
-        owners: dict[Any, int] = {}
-        for v, k, g in zip(values, keys, groups, strict=True):
-            rows = added.get(k)
-            if rows is None:
-                added[k] = [v]
-                owners[k] = g
-            else:
-                rows.append(v)
-        rows = []
-        try:
-            for k, rows in added.items():
-                current.key = k
-                current.group = owners[k]
-                add_all(rows)
-        except BaseException as error:
-            raise self._operator.failed(error, rows) from None
-        self._register(window, owners.items())
+    def flush(self) -> None:
+        """Write what was folded to the state, and set the timers of windows that it opened."""
+        if not self._panes:
+            return
+        panes, self._panes, self._pending = self._panes, {}, 0
+        current, state = self._operator.current, self._contents.state
+        write = state.add_all if self._fold is None else state.update
+        for pane in panes.values():
+            current.namespace = pane.namespace
+            owners, held = pane.owners, None
+            try:
+                for k, held in pane.held.items():
+                    current.key = k
+                    current.group = owners[k]
+                    write(held)
+            except BaseException as error:
+                raise self._operator.failed(error, held) from None
+            self._register(pane)
 
-    def _register(self, window: TimeWindow, keys: Iterable[tuple[Any, int]]) -> None:
+    def _register(self, pane: _Pane) -> None:
         """Set the timers of a window; for a key that has them nothing happens."""
-        register, namespace = self._timers.register, (window.start, window.end)
-        last = window.end - 1
+        register, namespace, owners = self._timers.register, pane.namespace, pane.owners
+        last = namespace[1] - 1
         over = self._over(last)
-        for key, group in keys:
-            register(last, key, group, namespace)
+        # Who holds records does not know whether there were some before.
+        for key in owners if self._fold is None else pane.opened:
+            register(last, key, owners[key], namespace)
             if over not in (last, MAX_TIMESTAMP):
-                register(over, key, group, namespace)
+                register(over, key, owners[key], namespace)
 
     def _over(self, last: int) -> int:
         return min(last + self._lateness_ms, MAX_TIMESTAMP)

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
-from weir.backend.base import VOID, Timer
+from weir.backend.base import VOID, SnapshotKind, Timer
+from weir.common.typeinfo import Types
 from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
 from weir.runtime.frame import Chunk
 from weir.runtime.keyed import keyed_rows
 from weir.runtime.operator import TaskFacts
-from weir.runtime.stateful import StatefulOperator
+from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.runtime.window_contents import TimedRecords, WindowContents, open_contents
 from weir.runtime.window_context import (
     WINDOW_PREFIX,
@@ -31,7 +32,7 @@ from weir.runtime.window_context import (
     WindowTriggerContext,
 )
 from weir.runtime.window_folding import Folding, can_fold
-from weir.state.descriptor import MapStateDescriptor
+from weir.state.descriptor import ListStateDescriptor
 from weir.window.evictors import TimestampedValue
 from weir.window.merging import Merged, MergingWindowSet
 from weir.window.namespaces import GLOBAL, namespaces_of
@@ -77,7 +78,8 @@ class WindowOperator(StatefulOperator):
         )
         if spec.merging:
             space = self.spaces.type
-            self._in_flight = get_state(MapStateDescriptor(IN_FLIGHT, space, space))
+            pair = None if space is None else Types.TUPLE([space, space])
+            self._in_flight = get_state(ListStateDescriptor(IN_FLIGHT, pair))
         self._dropped = group.counter(LATE_COUNTER)
         self.trigger_context = WindowTriggerContext(self, group, get_state)
         self._assigner_context = AssignerContext(self, self.runtime_context)
@@ -117,6 +119,7 @@ class WindowOperator(StatefulOperator):
 
     def on_watermark(self, watermark: int) -> None:
         """Fire windows and triggers up to the watermark, in the order of their timers."""
+        self._settle()
         super().on_watermark(watermark)
         if self._folding is not None and self.event_time:
             self._folding.fire(self.event_timers, watermark)
@@ -126,6 +129,7 @@ class WindowOperator(StatefulOperator):
 
     def on_processing_time(self, now_ms: int) -> None:
         """Fire windows and triggers that are due."""
+        self._settle()
         self._now_ms = now_ms
         if self._folding is not None and not self.event_time:
             self._folding.fire(self.processing_timers, now_ms)
@@ -135,9 +139,23 @@ class WindowOperator(StatefulOperator):
 
     def end_epoch(self) -> None:
         """Let time go on, and remove what expired."""
+        self._settle()
         self._now_ms = None
         self.current.namespace = VOID
         super().end_epoch()
+
+    def snapshot(
+        self, checkpoint_id: int, timestamp_ms: int, kind: SnapshotKind
+    ) -> OperatorSnapshot:
+        """Freeze everything, also what was folded and not yet written."""
+        self._settle()
+        return super().snapshot(checkpoint_id, timestamp_ms, kind)
+
+    def _settle(self) -> None:
+        """Let state and timers be what all records so far made of them."""
+        if self._folding is not None:
+            self._folding.flush()
+            self.current.namespace = VOID
 
     # ---- records
 
@@ -350,7 +368,7 @@ class WindowOperator(StatefulOperator):
 
     def _windows_in_flight(self) -> MergingWindowSet:
         window = self.spaces.window
-        stored = self._in_flight.items()
+        stored = self._in_flight.get()
         assigner: Any = self.spec.assigner
         return MergingWindowSet(assigner, {window(a): window(s) for a, s in stored})
 
@@ -359,11 +377,7 @@ class WindowOperator(StatefulOperator):
             return
         self.current.namespace = VOID
         of = self.spaces.of
-        for window in before.keys() - after.keys():
-            self._in_flight.remove(of(window))
-        for window, state_window in after.items():
-            if before.get(window) != state_window:
-                self._in_flight.put(of(window), of(state_window))
+        self._in_flight.update([(of(window), of(state)) for window, state in after.items()])
 
     def _merge(self, merged: Merged) -> None:
         """Let windows be one: trigger state, timers, contents."""

@@ -27,6 +27,7 @@ from weir.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from weir.runtime import window_folding, window_operator
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -213,6 +214,15 @@ def test_windows_give_what_the_rules_say(kind, lateness, purging, ending, steps)
 @given(KINDS.filter(lambda k: k[0] == "aligned"), st.integers(0, 9), st.booleans(), STEPS)
 def test_records_are_reduced_one_by_one_in_their_order(kind, lateness, purging, steps):
     compare(kind, lateness, purging, "fold", steps)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(KINDS, st.integers(0, 9), st.booleans(), st.sampled_from(["process", "add"]), STEPS)
+def test_it_does_not_matter_how_much_waits_to_be_written(kind, lateness, purging, ending, steps):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window_folding, "PENDING_MAX", 2)
+        patch.setattr(window_operator, "SETS_MAX", 2)
+        compare(kind, lateness, purging, ending, steps)
 
 
 @pytest.mark.parametrize("tracked", [False, True])

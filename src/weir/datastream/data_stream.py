@@ -24,6 +24,7 @@ from weir.datastream._data_stream_sink import (
     attach_sink,
     attach_writer_sink,
 )
+from weir.datastream._joined_streams import JoinedStreams, grouping, joining
 from weir.datastream._key_selection import key_spec
 from weir.datastream._plain_functions import (
     PlainFilter,
@@ -146,6 +147,14 @@ class DataStream(Stream):
             return BroadcastConnectedStream(self, ds, self._after)
         require_type(ds, Stream, "a DataStream or a BroadcastStream")
         return ConnectedStreams(self, ds, self._after)
+
+    def join(self, other_stream: DataStream) -> JoinedStreams[DataStream]:
+        """Join with another stream: every pair of records that share key and window."""
+        return JoinedStreams(self, other_stream, joining, self._after)
+
+    def co_group(self, other_stream: DataStream) -> JoinedStreams[DataStream]:
+        """Group with another stream: the records of both that share key and window."""
+        return JoinedStreams(self, other_stream, grouping, self._after)
 
     @overload
     def broadcast(self) -> DataStream: ...
@@ -271,9 +280,6 @@ class DataStream(Stream):
 
     def _respread(self, partitioning: Partitioning, **how: Any) -> DataStream:
         return DataStream(self.env, self._spread(partitioning, **how))
-
-    def _unkeyed_edges(self) -> list[Edge]:
-        return self.edges
 
 
 class KeyedStream(DataStream):

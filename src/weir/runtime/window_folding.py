@@ -216,7 +216,8 @@ class Folding:
         if not self._panes:
             return
         panes, self._panes, self._pending = self._panes, {}, 0
-        current, state = self._operator.current, self._contents.state
+        current = self._operator.current
+        state: Any = self._contents.state
         write = state.add_all if self._fold is None else state.update
         for pane in panes.values():
             current.namespace = pane.namespace

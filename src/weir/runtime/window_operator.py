@@ -42,6 +42,8 @@ from weir.window.windows import MAX_TIMESTAMP, MIN_TIMESTAMP, Window
 
 IN_FLIGHT = "_window_set"
 LATE_COUNTER = "numLateRecordsDropped"
+SETS_MAX = 1 << 16
+"""How many keys' windows in flight are kept beside the state during an epoch."""
 _BATCH = 1024
 
 
@@ -64,6 +66,7 @@ class WindowOperator(StatefulOperator):
         self.out: list[Any] = []
         self.stamps: list[int | None] = []
         self._late: list[tuple[Any, int | None]] = []
+        self._sets: dict[Any, tuple[int, MergingWindowSet]] = {}
 
     def namespace_type(self) -> Any:
         """Return the type of windows as namespaces."""
@@ -119,7 +122,8 @@ class WindowOperator(StatefulOperator):
 
     def on_watermark(self, watermark: int) -> None:
         """Fire windows and triggers up to the watermark, in the order of their timers."""
-        self._settle()
+        if self._folding is not None:
+            self._folding.flush()
         super().on_watermark(watermark)
         if self._folding is not None and self.event_time:
             self._folding.fire(self.event_timers, watermark)
@@ -129,7 +133,8 @@ class WindowOperator(StatefulOperator):
 
     def on_processing_time(self, now_ms: int) -> None:
         """Fire windows and triggers that are due."""
-        self._settle()
+        if self._folding is not None:
+            self._folding.flush()
         self._now_ms = now_ms
         if self._folding is not None and not self.event_time:
             self._folding.fire(self.processing_timers, now_ms)
@@ -153,6 +158,8 @@ class WindowOperator(StatefulOperator):
 
     def _settle(self) -> None:
         """Let state and timers be what all records so far made of them."""
+        if self._sets:
+            self._store_sets()
         if self._folding is not None:
             self._folding.flush()
             self.current.namespace = VOID
@@ -201,7 +208,6 @@ class WindowOperator(StatefulOperator):
     def _into_merging(self, value: Any, stamp: int | None, windows: Iterable[Any]) -> bool:
         taken = False
         in_flight = self._windows_in_flight()
-        before = dict(in_flight.mapping)
         for window in windows:
             actual = in_flight.add(window, self._merge)
             if self.is_late(actual):
@@ -211,7 +217,6 @@ class WindowOperator(StatefulOperator):
             of = self.spaces.of
             spaces = (of(actual), of(in_flight.state_window(actual)))
             self._add(value, stamp, actual, spaces)
-        self._keep_in_flight(before, in_flight.mapping)
         return taken
 
     def is_late(self, window: Window) -> bool:
@@ -292,9 +297,7 @@ class WindowOperator(StatefulOperator):
         if ends and timer.timestamp == self.spec.cleanup_time(window):
             self._clean(window, (actual, held_in))
             if in_flight is not None:
-                before = dict(in_flight.mapping)
                 in_flight.retire(window)
-                self._keep_in_flight(before, in_flight.mapping)
 
     def _clean(self, window: Any, spaces: tuple[Any, Any]) -> None:
         """Remove everything of a window that is over."""
@@ -367,17 +370,30 @@ class WindowOperator(StatefulOperator):
     # ---- merging
 
     def _windows_in_flight(self) -> MergingWindowSet:
-        window = self.spaces.window
-        stored = self._in_flight.get()
-        assigner: Any = self.spec.assigner
-        return MergingWindowSet(assigner, {window(a): window(s) for a, s in stored})
+        """Return the windows of the current key; they are read once an epoch."""
+        current = self.current
+        known = self._sets.get(current.key)
+        if known is not None:
+            return known[1]
+        if len(self._sets) >= SETS_MAX:
+            self._store_sets()
+        window, assigner = self.spaces.window, self.spec.assigner
+        stored = {window(a): window(s) for a, s in self._in_flight.get()}
+        found = MergingWindowSet(assigner, stored)  # type: ignore[arg-type]
+        self._sets[current.key] = (current.group, found)
+        return found
 
-    def _keep_in_flight(self, before: dict[Any, Any], after: dict[Any, Any]) -> None:
-        if before == after:
-            return
-        self.current.namespace = VOID
-        of = self.spaces.of
-        self._in_flight.update([(of(window), of(state)) for window, state in after.items()])
+    def _store_sets(self) -> None:
+        """Write the windows in flight that changed; the current key stays what it is."""
+        current, of = self.current, self.spaces.of
+        before = current.key, current.group, current.namespace
+        current.namespace = VOID
+        sets, self._sets = self._sets, {}
+        for key, (group, found) in sets.items():
+            if found.changed:
+                current.key, current.group = key, group
+                self._in_flight.update([(of(w), of(state)) for w, state in found.mapping.items()])
+        current.key, current.group, current.namespace = before
 
     def _merge(self, merged: Merged) -> None:
         """Let windows be one: trigger state, timers, contents."""

@@ -245,7 +245,9 @@ class SessionWindowTimeGapExtractor(ABC):
         """Return the gap behind a record in milliseconds."""
 
 
-class _Sessions(_TimeAssigner, MergingWindowAssigner[Any, Any]):
+class SessionWindows(_TimeAssigner, MergingWindowAssigner[Any, Any]):
+    """Windows from a record to the end of its gap; those that touch are one."""
+
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> Collection[TimeWindow]:
@@ -261,7 +263,7 @@ class _Sessions(_TimeAssigner, MergingWindowAssigner[Any, Any]):
         TimeWindow.merge_windows(windows, callback)
 
 
-class _FixedGap(_Sessions):
+class _FixedGap(SessionWindows):
     def __init__(self, session_gap: int) -> None:
         """Make sessions that end when nothing came for so many milliseconds."""
         if session_gap <= 0:
@@ -280,7 +282,7 @@ class _FixedGap(_Sessions):
         return f"{type(self).__name__}({self.session_gap})"
 
 
-class _DynamicGap(_Sessions):
+class _DynamicGap(SessionWindows):
     def __init__(self, session_window_time_gap_extractor: Any) -> None:
         """Make sessions whose gap every record says; a callable is taken as well."""
         extract = getattr(session_window_time_gap_extractor, "extract", None)

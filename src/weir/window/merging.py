@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from weir.window.assigners import MergingWindowAssigner
+from weir.window.assigners import MergingWindowAssigner, SessionWindows
 
 
 class Merged(NamedTuple):
@@ -32,7 +32,10 @@ class MergingWindowSet:
     ) -> None:
         """Begin with what is stored for the key."""
         self._assigner = assigner
+        self._sessions = isinstance(assigner, SessionWindows)
         self.mapping = dict(mapping)
+        self.changed = False
+        """Whether the mapping is another than what is stored."""
 
     def state_window(self, window: Any) -> Any:
         """Return where the contents of a window are, None for one that is not in flight."""
@@ -41,6 +44,7 @@ class MergingWindowSet:
     def retire(self, window: Any) -> None:
         """Forget a window that is over."""
         del self.mapping[window]
+        self.changed = True
 
     def add(self, new: Any, merge: Callable[[Merged], None]) -> Any:
         """Add the window of a record; return the window in flight that it is part of.
@@ -51,15 +55,19 @@ class MergingWindowSet:
         if new in self.mapping:
             return new
         groups: list[tuple[list[Any], Any]] = []
-        self._assigner.merge_windows([*self.mapping, new], _Groups(groups))
+        # Sessions in flight are apart from each other: only those matter that the new one touches.
+        others = [w for w in self.mapping if w.intersects(new)] if self._sessions else self.mapping
+        if others:
+            self._assigner.merge_windows([*others, new], _Groups(groups))
         result = new
         for members, merged_into in groups:
-            others = [member for member in dict.fromkeys(members) if member != new]
-            if len(others) < len(members):
+            older = [member for member in dict.fromkeys(members) if member != new]
+            if len(older) < len(members):
                 result = merged_into
-            self._unite(others, merged_into, merge)
+            self._unite(older, merged_into, merge)
         if result == new and new not in self.mapping:
             self.mapping[new] = new
+            self.changed = True
         return result
 
     def _unite(self, members: list[Any], result: Any, merge: Callable[[Merged], None]) -> None:
@@ -69,6 +77,7 @@ class MergingWindowSet:
         target, sources = states[0], states[1:]
         self.mapping[result] = target
         if members != [result]:
+            self.changed = True
             merge(Merged(result, members, target, sources))
 
 

@@ -39,6 +39,7 @@ from weir.datastream.window import (
 )
 from weir.errors import UsageError, WeirError
 from weir.jobmanager.recovery import RestorePoint
+from weir.notices import _said
 from weir.offline import describe
 from weir.storage.local import LocalStorage
 from weir.testing.campaign_backends import settings_of
@@ -339,6 +340,34 @@ def test_results_behind_windows_line_up_in_windows_of_the_same_size():
     assert run(env, take=2).collected() == [(0, 5, 2), (5, 10, 2), (15, 20, 1)]
 
 
+def test_windows_of_keys_with_three_fields_and_a_map_behind_them():
+    minute = 60_000
+    records = [("a", "b", "c", n, n * minute) for n in (1, 2, 3, 11)]
+    env = environment()
+    stream = env.from_collection(records).assign_timestamps_and_watermarks(
+        WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v[4])
+    )
+    windowed = stream.key_by(lambda v: (v[0], v[1], v[2])).window(
+        TumblingEventTimeWindows.of(Time.minutes(5))
+    )
+    summed = windowed.reduce(lambda a, b: (*a[:3], a[3] + b[3], b[4]))
+    collect(summed.map(lambda v: (v[2], v[3])))
+    assert run(env).collected() == [("c", 6), ("c", 11)]
+
+
+def test_functions_that_make_contents_are_not_opened_and_that_is_said(caplog):
+    _said.clear()
+
+    class Opened(SumPairs):
+        def open(self, runtime_context):
+            raise AssertionError
+
+    env = environment()
+    collect(keyed(env, AB).window(TumblingEventTimeWindows.of(5)).aggregate(Opened()))
+    assert len(run(env).collected()) == 5
+    assert "do not call open of Opened" in caplog.text
+
+
 def test_a_window_function_may_yield_to_side_outputs():
     tag = OutputTag("many", PAIR)
 
@@ -485,16 +514,24 @@ def test_windows_survive_a_barrier_that_overtakes_rows(name, at):
     assert sorted(harness.collected()) == undisturbed(name)
 
 
-def test_state_of_windows_is_shown_with_its_windows(tmp_path):
+@pytest.mark.parametrize(
+    ("name", "shown", "namespace"),
+    [
+        ("tumbling reduce", "TUPLE<STRING, INT> by STRING and time window", "TUPLE<LONG, LONG>"),
+        ("sessions process", "LONG by STRING and time window", "TUPLE<LONG, LONG>"),
+        ("count sliding", "TUPLE<STRING, INT> by STRING and count window", "LONG"),
+    ],
+)
+def test_state_of_windows_is_shown_with_its_windows(tmp_path, name, shown, namespace):
     storage = LocalStorage(str(tmp_path))
-    harness = started(program("tumbling reduce"), 1, storage=storage)
+    harness = started(program(name), 1, storage=storage)
     harness.run_epoch(take=20)
     number = harness.checkpoint()
     found = describe(f"{tmp_path}/{harness.job_id}/chk-{number}")
-    shown = "\n".join(show_lines(found))
-    assert "TUPLE<STRING, INT> by STRING and time window" in shown
+    assert shown in "\n".join(show_lines(found))
     windows = next(op for op in found.operators if op.uid == "windows")
-    assert {state.types["namespace"] for state in windows.states} == {"TUPLE<LONG, LONG>"}
+    assert {state.types["namespace"] for state in windows.states} == {namespace}
+    assert not any("PICKLED" in text for s in windows.states for text in s.types.values())
 
 
 # ---- what is refused

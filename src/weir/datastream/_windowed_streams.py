@@ -7,6 +7,7 @@ operator back into a stream, so that this module stays below the stream classes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -27,12 +28,14 @@ from weir.errors import UsageError
 from weir.graph import kinds
 from weir.graph.output_tag import OutputTag
 from weir.graph.transformation import Transformation
+from weir.notices import warn_once
 from weir.runtime.rolling import field_combiner
 from weir.window.assigners import MergingWindowAssigner, WindowAssigner
 from weir.window.evictors import Evictor
 from weir.window.spec import Calling, Contents, Holding, WindowSpec
 from weir.window.triggers import Trigger, require_trigger
 
+log = logging.getLogger("weir.datastream")
 S = TypeVar("S", bound=Stream)
 Self = TypeVar("Self", bound="_Windowed[Any]")
 
@@ -99,6 +102,7 @@ class _Windowed(Generic[S]):
     ) -> S:
         """Reduce the records of a window as they come; a window function may get the result."""
         function = as_function(reduce_function, ReduceFunction, PlainReduce)
+        _warn_about_hooks(function, ReduceFunction)
         record_type = self._stream.record_type
         contents = Contents(Holding.REDUCED, function, record_type)
         if window_function is None and output_type is None:
@@ -115,6 +119,7 @@ class _Windowed(Generic[S]):
         """Aggregate the records of a window as they come; a window function may get the result."""
         require_instance(aggregate_function, "AggregateFunction")
         require_type(aggregate_function, AggregateFunction, "an AggregateFunction")
+        _warn_about_hooks(aggregate_function, AggregateFunction)
         held = declared_type(accumulator_type, "accumulator_type")
         contents = Contents(Holding.AGGREGATED, aggregate_function, held)
         return self._declare(contents, window_function, output_type)
@@ -227,3 +232,15 @@ class AllWindowedStream(_Windowed[S]):
     _apply_call = Calling.APPLY_ALL
     _process_call = Calling.PROCESS_ALL
     _title = "AllWindow"
+
+
+def _warn_about_hooks(function: Any, kind: type) -> None:
+    """Say that windows do not open the function that makes their contents, as in PyFlink."""
+    given = type(function)
+    hooks = [name for name in ("open", "close") if getattr(given, name) is not getattr(kind, name)]
+    if hooks:
+        warn_once(
+            log,
+            f"windows do not call {' and '.join(hooks)} of {given.__name__}, only what a "
+            f"{kind.__name__} has beside them; use a window function for what needs them",
+        )

@@ -361,7 +361,8 @@ class WindowOperator(StatefulOperator):
         if self.out:
             out, stamps = self.out, self.stamps
             self.out, self.stamps = [], []
-            self.emit_tagged(out, stamps)
+            known = any(stamp is not None for stamp in stamps)
+            self.emit_tagged(out, stamps if known else None)
         if self._late:
             late, self._late = self._late, []
             tag = self.spec.late_tag

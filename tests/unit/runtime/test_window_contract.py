@@ -15,6 +15,7 @@ from weir.datastream.window import (
     GlobalWindows,
     MergingWindowAssigner,
     ProcessingTimeTrigger,
+    SlidingEventTimeWindows,
     TimeWindow,
     TimeWindowSerializer,
     Trigger,
@@ -238,6 +239,14 @@ def test_a_record_without_windows_is_late_by_its_own_timestamp(time, late):
     assert op.take_late() == ([(("k", 1), time)] if late else [])
 
 
+@pytest.mark.parametrize(("time", "late"), [(3, True), (4, False), (8, False)])
+@pytest.mark.parametrize("assigner", [Fixed(), SlidingEventTimeWindows.of(2, 10)])
+def test_a_record_in_a_gap_between_windows_may_be_late_too(assigner, time, late):
+    op = driven(assigner, lateness=5, tag=OutputTag("late"))
+    op.watermark(8).add(("k", 1, time))
+    assert op.take_late() == ([(("k", 1), time)] if late else [])
+
+
 def test_a_record_that_one_window_took_is_not_late():
     op = driven(Fixed((0, 2), (10, 12)), tag=OutputTag("late"))
     op.watermark(5).add(("k", 1, 0))
@@ -290,6 +299,15 @@ def test_merging_moves_contents_trigger_state_and_timers():
     op.restore().watermark(10)
     assert [call for call in of("event") if call[2:] != (0, 5)] == []
     assert (op.entries, op.timers) == (0, 0)
+
+
+def test_merged_windows_have_one_timer_to_fire_and_one_to_end():
+    op = driven(ByValue(), EventTimeTrigger.create(), lateness=10)
+    op.add(("k", (0, 2), 0), ("k", (3, 5), 0))
+    assert op.timers == 4
+    op.add(("k", (1, 4), 0))
+    assert (op.entries, op.timers) == (2, 2)
+    assert [t.timestamp for t in op.op.event_timers.pop_due(100)] == [4, 14]
 
 
 def test_a_timer_of_a_window_that_was_merged_away_is_ignored():

@@ -323,10 +323,14 @@ def test_late_data_goes_to_its_side_output():
     assert harness.collected(late) == [Row("a", 4)]
 
 
-def test_late_data_without_a_side_output_is_counted():
+@pytest.mark.parametrize("tagged", [False, True])
+def test_late_data_that_nobody_reads_is_counted(tagged):
     env = environment()
     windowed = keyed(env, [("a", n) for n in (0, 8, 4, 6, 3)])
-    collect(windowed.window(TumblingEventTimeWindows.of(ms(5))).process(Bounds()).uid("w"))
+    windowed = windowed.window(TumblingEventTimeWindows.of(ms(5)))
+    if tagged:
+        windowed.side_output_late_data(OutputTag("late", PAIR))
+    collect(windowed.process(Bounds()).uid("w"))
     harness = started(env, 1)
     for _ in range(5):
         harness.run_epoch(take=1)

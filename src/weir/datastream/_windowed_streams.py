@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from weir.common.time import to_ms
-from weir.common.typeinfo import TypeInformation
+from weir.common.typeinfo import TupleTypeInfo, TypeInformation
 from weir.datastream._checks import aggregate_field, require_type
 from weir.datastream._plain_functions import PlainReduce, as_function, require_instance
 from weir.datastream._stream import Stream, declared_type
@@ -29,7 +29,7 @@ from weir.graph import kinds
 from weir.graph.output_tag import OutputTag
 from weir.graph.transformation import Transformation
 from weir.notices import warn_once
-from weir.runtime.rolling import field_combiner
+from weir.runtime.rolling import field_combiner, tuple_combiner
 from weir.window.assigners import MergingWindowAssigner, WindowAssigner
 from weir.window.evictors import Evictor
 from weir.window.spec import Calling, Contents, Holding, WindowSpec
@@ -159,7 +159,10 @@ class _Windowed(Generic[S]):
         return self._by_field("max_by", position_to_max_by)
 
     def _by_field(self, op: str, position: int | str) -> S:
-        field = aggregate_field(op, position, self._stream.record_type)
+        record_type = self._stream.record_type
+        field = aggregate_field(op, position, record_type)
+        if isinstance(record_type, TupleTypeInfo) and isinstance(field, int) and "_" not in op:
+            return self.reduce(PlainReduce(tuple_combiner(op, field)))
         return self.reduce(PlainReduce(field_combiner(op, field)))
 
     def _records(self) -> Contents:

@@ -188,6 +188,16 @@ def field_combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:
     return combine
 
 
+def tuple_combiner(op: str, field: int) -> Callable[[Any, Any], Any]:
+    """Return what `field_combiner` does for sum, min and max of records that are tuples."""
+    merge, after = _MERGE[op], field + 1
+
+    def combine(last: Any, v: Any) -> Any:
+        return (*last[:field], merge(last[field], v[field]), *last[after:])
+
+    return combine
+
+
 def get_field(record: Any, field: int | str) -> Any:
     """Return a field of a tuple or row; a scalar is its own field 0."""
     if isinstance(record, (tuple, list, Row)):

@@ -84,6 +84,8 @@ class WindowOperator(StatefulOperator):
             pair = None if space is None else Types.TUPLE([space, space])
             self._in_flight = get_state(ListStateDescriptor(IN_FLIGHT, pair))
         self._dropped = group.counter(LATE_COUNTER)
+        tag = spec.late_tag
+        self._keeps_late = tag is not None and bool(self.side_consumers.get(tag.tag_id))
         self.trigger_context = WindowTriggerContext(self, group, get_state)
         self._assigner_context = AssignerContext(self, self.runtime_context)
         self._eviction_context = EvictionContext(self, group)
@@ -147,6 +149,7 @@ class WindowOperator(StatefulOperator):
         self._settle()
         self._now_ms = None
         self.current.namespace = VOID
+        self.clear_key()
         super().end_epoch()
 
     def snapshot(
@@ -256,7 +259,7 @@ class WindowOperator(StatefulOperator):
         timestamp = MIN_TIMESTAMP if stamp is None else stamp
         if not self.event_time or timestamp + self.spec.lateness_ms > self.watermark:
             return
-        if self.spec.late_tag is None:
+        if not self._keeps_late:
             self._dropped.inc()
         else:
             self._late.append((value, stamp))
@@ -412,7 +415,8 @@ class WindowOperator(StatefulOperator):
             cleanup = spec.cleanup_time(member)
             if cleanup != MAX_TIMESTAMP:
                 timers.delete(cleanup, current.key, current.group, namespace)
-        self.contents.merge(of(merged.target), [of(source) for source in merged.sources])
+        if merged.sources:
+            self.contents.merge(of(merged.target), [of(source) for source in merged.sources])
         current.namespace = VOID
 
     def _require_open(self, merged: Merged) -> None:

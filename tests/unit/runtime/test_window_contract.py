@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.window_driver import MAX, Driver
 
+from weir.backend.base import NO_KEY, VOID
 from weir.common import Types
 from weir.datastream import ProcessWindowFunction
 from weir.datastream.output_tag import OutputTag
@@ -411,6 +412,7 @@ def test_a_handle_of_window_state_stays_with_its_window():
     op = driven(Fixed(*TWO), Scripted(TriggerResult.FIRE), function=Keeps())
     op.add(("k", 1, 0))
     assert [value for value, _ in op.take()] == [[0], [2]]
+    op.op.current.key = "k"
     first, second = (call[1] for call in of("handle"))
     assert (list(first.get()), list(second.get())) == ([0], [2])
 
@@ -446,6 +448,14 @@ def test_count_windows_leave_nothing_behind_but_the_count():
     op.add(*[("k", n, 0) for n in range(10)])
     assert len(op.take()) == 5
     assert (op.entries, op.timers) == (1, 0)
+
+
+def test_there_is_no_current_key_between_epochs():
+    for assigner in (TumblingEventTimeWindows.of(5), EventTimeSessionWindows.with_gap(5)):
+        op = driven(assigner)
+        op.add(("k", 1, 0))
+        assert op.op.current.key is NO_KEY
+        assert op.op.current.namespace is VOID
 
 
 def test_what_a_function_raises_names_the_operator():

@@ -1,6 +1,6 @@
 """Runs the benchmarks and writes their results.
 
-Usage: python -m benchmarks [--quick | --smoke] [--only a,c] [--contenders NAME,...] [--rounds N]
+Usage: python -m benchmarks [--quick | --smoke] [--only a,c] [--contenders NAME,...] [--aims]
 
 `--smoke` runs everything on a few rows and checks results only; it writes nothing.
 """
@@ -22,6 +22,7 @@ from benchmarks import chart, environments, plan, report
 from benchmarks.aims import Cells
 from benchmarks.contenders.protocol import Outcome
 from benchmarks.runner import Cell, Runner, say
+from benchmarks.schedule import Pair
 
 
 def arguments() -> argparse.Namespace:
@@ -32,6 +33,7 @@ def arguments() -> argparse.Namespace:
     how_much.add_argument("--smoke", action="store_const", dest="mode", const="smoke")
     parser.add_argument("--only", default="", help="letters or names of workloads")
     parser.add_argument("--contenders", default="", help="names of contenders")
+    parser.add_argument("--aims", action="store_true", help="what the aims compare, without peers")
     parser.add_argument("--rounds", type=int, default=None, help="instead of the planned number")
     parser.add_argument("--output", type=Path, default=environments.HERE)
     parser.add_argument("--add", action="store_true", help="keep what the output has of others")
@@ -51,6 +53,14 @@ def selected(text: str, known: set[str], what: str) -> set[str]:
         msg = f"unknown {what} {sorted(unknown)}, expected some of {sorted(known)}"
         raise SystemExit(msg)
     return names
+
+
+def planned(options: argparse.Namespace) -> list[Pair]:
+    """Return what the command line asks for."""
+    letters = {*plan.WORKLOADS, *(name[0] for name in plan.WORKLOADS if name != "epoch")}
+    only = selected(options.only, letters, "workloads")
+    names = selected(options.contenders, set(plan.CONTENDER), "contenders")
+    return plan.pairs(options.mode, only, names, aims=options.aims)
 
 
 def machine() -> dict[str, str]:
@@ -74,10 +84,7 @@ def main() -> int:
     if options.pages is not None:
         rewrite(options.pages, options.output)
         return 0
-    letters = {*plan.WORKLOADS, *(name[0] for name in plan.WORKLOADS if name != "epoch")}
-    only = selected(options.only, letters, "workloads")
-    names = selected(options.contenders, set(plan.CONTENDER), "contenders")
-    runner = Runner(options.mode, plan.pairs(options.mode, only, names), options.rounds or None)
+    runner = Runner(options.mode, planned(options), options.rounds or None)
     setting = setting_of(options)
     if options.add:
         setting = add_to(runner, setting, options.output / "results.json")

@@ -18,18 +18,31 @@ SMOKE_KEYS = 1_000
 ONE_ROW = {"full": (20, 60), "quick": (10, 15), "smoke": (2, 5)}
 # Epochs, rows in each, whether the state of millions of keys can be filled within minutes.
 TIERS = {
-    "fast": (5, 1_000_000, True),
+    "fast": (9, 1_000_000, True),
     "medium": (3, 200_000, True),
     "batch": (2, 100_000, False),
     "slow batch": (2, 20_000, False),
     "slow": (3, 30_000, False),
     "slowest": (3, 10_000, False),
 }
+# Epochs that warm up: the JVM compiles during the first ones, and the fast are done in a second.
+WARM = {"fast": 3}
 EVERY_ROUND = {"fast"}
-# More rounds where an aim depends on the figures.
-ROUNDS = 1
-ROUNDS_FOR_AIMS = 3
-AIMED_AT = {"a-100k", "a-10k", "a-5m", "c-sum", WORKLOAD_EPOCH}
+# Rounds of floors and Weir that do not count, for the JVM to compile in.
+WARM_ROUNDS = 2
+# Rounds of floors and Weir, and of peers, whose ratios are far from anything that noise does.
+ROUNDS = 3
+ROUNDS_FOR_AIMS = 5
+ROUNDS_OF_PEERS = 1
+# What the aims compare, peers apart.
+AIMED_PAIRS = {
+    "a-100k": ("identity", "weir-hashmap", "weir-rocksdb", "weir-hashmap-unchecked"),
+    "a-10k": ("weir-hashmap",),
+    "a-5m": ("weir-hashmap",),
+    "c-sum": ("identity", "weir-hashmap"),
+    "i": ("identity", "weir-hashmap"),
+    WORKLOAD_EPOCH: ("weir-hashmap", "empty-same", "empty-default"),
+}
 # Whose results are checked on the whole input; those of others on its beginning.
 CHECKED_WHOLE = {"identity", "weir-hashmap", "bytewax-2"}
 QUICK = (3, 500_000)
@@ -38,7 +51,7 @@ SMOKE = (3, 5_000)
 QUICK_PAIRS = {
     "identity": ("a-100k", "c-sum", "g"),
     "jvm": ("c-sum",),
-    "weir-hashmap": ("a-100k", "b", "c-sum", "d", "e", "f", "g", "h", WORKLOAD_EPOCH),
+    "weir-hashmap": ("a-100k", "b", "c-sum", "d", "e", "f", "g", "h", "i", WORKLOAD_EPOCH),
     "weir-rocksdb": ("a-100k",),
     "weir-hashmap-unchecked": ("a-100k",),
     "empty-same": (WORKLOAD_EPOCH,),
@@ -57,9 +70,10 @@ VARIANT = "a variant of Weir, for the workloads where it matters"
 FLOOR = "a floor for declarative aggregates only"
 EPOCHS = "not driven by epochs of a Spark query"
 KINDS = "the kinds of state that differ in RocksDB"
+FILES = "files on both ends are measured in Weir and on the floor"
 CORES = "one core, for comparison"
 MODE = "measured where the kind of state or the mode matters"
-UNBOUNDED = "a floor for comparison, for one workload of each shape of rows"
+BOUNDED = "a floor for comparison, for one workload of each shape of rows"
 
 
 @dataclass(frozen=True)
@@ -95,6 +109,8 @@ class Contender:
         if workload in self.refuses:
             return self.refuses[workload]
         known = BY_NAME.get(workload)
+        if known is not None and known.files and self.environment != "weir":
+            return FILES
         if known is not None and known.prefill and not TIERS[self.tier][2]:
             return FILLING
         return None
@@ -158,9 +174,9 @@ CONTENDERS = (
         {WORKLOAD_EPOCH: "measured against an empty Python stage instead"},
     ),
     _floor(
-        "identity-unbounded",
-        "floor: the same, batches not bounded by bytes",
-        (("a-100k", "c-sum", "g"), UNBOUNDED),
+        "identity-bounded",
+        "floor: the same, batches also bounded by bytes",
+        (("a-100k", "c-sum", "g"), BOUNDED),
     ),
     _floor("jvm", "floor: Spark's JVM aggregation", (("c-reduce", "c-sum"), FLOOR)),
     _weir("weir-hashmap", "Weir, hashmap"),
@@ -221,10 +237,11 @@ def size_for(workload: Workload, tier: str, mode: str) -> Size:
     if mode == "quick":
         return Size(*QUICK, workload.keys)
     epochs, rows, fills = TIERS[tier]
+    warm = WARM.get(tier, 1)
     prefill = workload.prefill if fills else 0
     # Lists are flushed when a key has had ten rows: with few rows there are fewer keys.
     keys = workload.keys if workload.kind != "flush" else min(workload.keys, epochs * rows // 30)
-    return Size(epochs + prefill, rows, keys, 1 + prefill)
+    return Size(epochs + prefill, rows, keys, warm + prefill)
 
 
 def verification_size(workload: Workload, contender: Contender, mode: str) -> Size:
@@ -245,24 +262,38 @@ def rounds_for(mode: str, contender: Contender, workload: str, wanted: int | Non
     if mode == "smoke":
         return int(workload == WORKLOAD_EPOCH)
     if contender.tier not in EVERY_ROUND:
-        return 1
+        return ROUNDS_OF_PEERS
     if wanted is not None:
         return wanted
     if mode == "quick":
         return 1
-    return ROUNDS_FOR_AIMS if workload in AIMED_AT else ROUNDS
+    return ROUNDS_FOR_AIMS if contender.name in AIMED_PAIRS.get(workload, ()) else ROUNDS
 
 
-def pairs(mode: str, letters: set[str], names: set[str]) -> list[tuple[Contender, str]]:
-    """Return what is to run, workload by workload; empty sets select everything."""
+def warm_rounds(mode: str, contender: Contender, workload: str) -> int:
+    """Return how many rounds of a pair come before those that count."""
+    if mode != "full" or contender.tier not in EVERY_ROUND or workload == WORKLOAD_EPOCH:
+        return 0  # Epochs of one row have a warm-up of their own in every run.
+    return WARM_ROUNDS
+
+
+def pairs(
+    mode: str, letters: set[str], names: set[str], *, aims: bool = False
+) -> list[tuple[Contender, str]]:
+    """Return what is to run, workload by workload; empty sets select everything.
+
+    With `aims` it is what the aims compare, without the peers.
+    """
     chosen = []
     # What aims depend on comes first: a run that is interrupted has it.
-    for workload in sorted(WORKLOADS, key=lambda name: name not in AIMED_AT):
+    for workload in sorted(WORKLOADS, key=lambda name: name not in AIMED_PAIRS):
         letter = workload[0] if workload != WORKLOAD_EPOCH else WORKLOAD_EPOCH
         if letters and letter not in letters and workload not in letters:
             continue
         for contender in CONTENDERS:
             if names and contender.name not in names:
+                continue
+            if aims and contender.name not in AIMED_PAIRS.get(workload, ()):
                 continue
             if mode == "quick" and workload not in QUICK_PAIRS.get(contender.name, ()):
                 continue

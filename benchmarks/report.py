@@ -37,8 +37,10 @@ class Setting:
         """How many times a fast contender was measured."""
         if self.rounds is not None or self.mode != "full":
             return str(self.rounds or 1)
-        aimed = ", ".join(name for name in plan.WORKLOADS if name in plan.AIMED_AT)
-        return f"{plan.ROUNDS_FOR_AIMS} in {aimed}; {plan.ROUNDS} in the others"
+        return (
+            f"{plan.ROUNDS_FOR_AIMS} of what an aim compares, {plan.ROUNDS} of other floors and "
+            f"variants of Weir, {plan.ROUNDS_OF_PEERS} of peers"
+        )
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -99,8 +101,15 @@ def aims(cells: Cells) -> str:
     rows = []
     for aim in AIMS:
         found, verdict = aim.verdict(cells)
-        rows.append((aim.text, aim.limit, significant(found), verdict))
-    return table(("ratio", "aim", "measured", ""), rows)
+        rows.append((aim.text, aim.limit, significant(found), spread(aim.figure(cells)), verdict))
+    return table(("ratio, of rounds side by side", "aim", "median", "from … to", ""), rows)
+
+
+def spread(values: list[float]) -> str:
+    """Return the least and the greatest of several figures."""
+    if len(values) < 2:
+        return ""
+    return f"{significant(min(values))} to {significant(max(values))}"
 
 
 def steady(cells: Cells, workload: str) -> str:

@@ -135,17 +135,19 @@ class Runner:
         if outcome is None:
             processes.pop(family).close()
             outcome = Outcome(task.contender, task.workload, error=ENDED)
-        self._enter(outcome, task)
+        self._enter(run, outcome, task)
 
     def _is_lost(self, run: Run) -> bool:
         """Tell whether a run is of a wrong result, or of a pair that ended its process."""
         cell = self.cells[run.contender.name, run.workload]
         return not run.verify and (cell.checked is False or cell.why == ENDED)
 
-    def _enter(self, outcome: Outcome, task: Task) -> None:
+    def _enter(self, run: Run, outcome: Outcome, task: Task) -> None:
         cell = self.cells[outcome.contender, outcome.workload]
         judge(cell, outcome, task)
-        say(describe(cell, outcome, task.verify))
+        if run.warms_up:
+            cell.runs = [kept for kept in cell.runs if kept is not outcome]
+        say(describe(cell, outcome, task.verify) + (", warming up" if run.warms_up else ""))
         shutil.rmtree(task.work, ignore_errors=True)
 
 

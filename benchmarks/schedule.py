@@ -3,8 +3,10 @@
 In a full run a part is one workload in one environment: starting Spark or Flink for every run would
 take longer than measuring. Floors and Weir are in one part and have a process each: rounds of the
 one stand beside rounds of the other in time, and neither runs on code that a JVM compiled for the
-other. First every contender of the part is verified, which also warms its JVM; then the rounds
-follow, each beginning with another contender.
+other. First every contender of the part is verified. Then rounds follow that count for nothing:
+a JVM goes on compiling for tens of millions of rows, the more of it the more of the work is its
+own, so that a cold floor is easily two thirds of a warm one. Then come the rounds that count. Each
+round begins with another contender.
 """
 
 from __future__ import annotations
@@ -19,11 +21,12 @@ Pair = tuple[plan.Contender, str]
 
 @dataclass(frozen=True)
 class Run:
-    """One contender in one workload, once."""
+    """One contender in one workload, once; one that only warms up does not count."""
 
     contender: plan.Contender
     workload: str
     verify: bool
+    warms_up: bool = False
 
 
 def parts(mode: str, pairs: Iterable[Pair], rounds: int | None = None) -> list[list[Run]]:
@@ -38,9 +41,16 @@ def parts(mode: str, pairs: Iterable[Pair], rounds: int | None = None) -> list[l
 
 def _runs(mode: str, group: list[Pair], rounds: int | None) -> list[Run]:
     runs = [Run(c, w, True) for c, w in group if plan.is_checked(mode, c.name, w)]
+    warm = [plan.warm_rounds(mode, c, w) for c, w in group]
     wanted = [plan.rounds_for(mode, c, w, rounds) for c, w in group]
+    return [*runs, *_rounds(group, warm, warms_up=True), *_rounds(group, wanted)]
+
+
+def _rounds(group: list[Pair], wanted: list[int], *, warms_up: bool = False) -> list[Run]:
+    runs: list[Run] = []
     for number in range(max(wanted)):
         first = number % len(group)
         order = (*range(first, len(group)), *range(first))
-        runs += [Run(*group[index], False) for index in order if number < wanted[index]]
+        chosen = [index for index in order if number < wanted[index]]
+        runs += [Run(*group[index], False, warms_up) for index in chosen]
     return runs

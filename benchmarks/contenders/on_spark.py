@@ -45,8 +45,8 @@ def run(task: Task) -> Outcome:
 
         return weir_runs.run(spark, task)
     if family == "identity":
-        unbounded = task.contender == "identity-unbounded"
-        with floors.same_settings(spark, floors.UNBOUNDED if unbounded else None):
+        bounded = task.contender == "identity-bounded"
+        with floors.same_settings(spark, None if bounded else floors.UNBOUNDED):
             return floors.run_identity(spark, task)
     if family == "jvm":
         with floors.same_settings(spark), floors.settings(spark, floors.SHUFFLE):

@@ -113,10 +113,14 @@ def _own_input() -> TextIO:
 
 
 def of_epoch_ends(task: Task, ends: list[float], warm: int) -> Outcome:
-    """Return the outcome of an engine that works in epochs, from the times when they ended."""
+    """Return the outcome of an engine that works in epochs, from the times when they ended.
+
+    It is called when the job is over: where results are files, all of them are committed only now.
+    """
     outcome = Outcome(task.contender, task.workload)
     outcome.rows = task.input.size.rows
-    outcome.seconds = ends[-1] - ends[warm - 1]
+    last = time.monotonic() if task.input.workload.files else ends[-1]
+    outcome.seconds = last - ends[warm - 1]
     outcome.startup = ends[warm - 1] - task.started
     return outcome
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders.flink_api import Configuration, StreamExecutionEnvironment, Types
@@ -11,6 +12,7 @@ from benchmarks.contenders.flink_programs import Passing, build, with_time
 from benchmarks.contenders.progress import read
 from benchmarks.contenders.protocol import Outcome, Task, of_epoch_ends
 from benchmarks.workloads.catalogue import Workload
+from benchmarks.workloads.checksum import Checksum, of_columns
 from benchmarks.workloads.rows import PARTITIONS
 
 TYPES = {"bigint": Types.LONG, "string": Types.STRING, "double": Types.DOUBLE}
@@ -42,16 +44,33 @@ def run(spark: Any, task: Task) -> Outcome:
         pair = Types.TUPLE([Types.LONG(), Types.LONG()])
         rules = env.from_dataframe(frame.parquet(str(dataset.rules)), pair)
     results = build(workload.kind, stream, rules, function if "function" in options else column)
-    marks = task.folder("marks")
-    if task.verify:
-        results = results.filter(Passing(str(marks), workload.groups))
-    discard(results)
+    marks, output = task.folder("marks"), task.folder("output")
+    if workload.files:
+        from weir.datastream.connectors.file_system import FileSink
+
+        results.sink_to(FileSink.parquet(str(output))).uid("sink")
+    else:
+        if task.verify:
+            results = results.filter(Passing(str(marks), workload.groups))
+        discard(results)
     ends, completed = execute(env)
     outcome = of_epoch_ends(task, ends, dataset.size.warm)
     outcome.checkpoints = completed
     if task.verify:
-        outcome.checksum = read(marks)[1].to_json()
+        found = written(output, workload) if workload.files else read(marks)[1]
+        outcome.checksum = found.to_json()
     return outcome
+
+
+def written(output: Path, workload: Workload) -> Checksum:
+    """Return the checksum of the rows in committed files."""
+    import pyarrow.parquet as pq
+
+    total = Checksum()
+    for path in sorted(output.rglob("part-*")):
+        columns = [column.to_numpy() for column in pq.read_table(path).columns]
+        total += of_columns(columns, workload.groups)
+    return total
 
 
 def environment(task: Task, options: list[str]) -> StreamExecutionEnvironment:

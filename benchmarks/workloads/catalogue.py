@@ -42,6 +42,7 @@ class Workload:
         groups: columns of an output row that are fingerprinted together.
         keys: distinct keys of the input at full size.
         prefill: epochs that only fill the state before the measured part begins, beyond the first.
+        files: whether results are written to files and committed, and the time ends only then.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Workload:
     groups: tuple[tuple[int, ...], ...]
     keys: int
     prefill: int = 0
+    files: bool = False
 
     @property
     def spark_schema(self) -> str:
@@ -116,6 +118,16 @@ ALL = (
         (("key", "bigint"), ("ts", "bigint")),
         ((0, 1, 2),),
         1_000,
+    ),
+    Workload(
+        "i",
+        "i",
+        "least",
+        "(a) with 100,000 keys, results committed to Parquet files",
+        TWO_LONGS,
+        ((0, 1, 2),),
+        100_000,
+        files=True,
     ),
 )
 BY_NAME = {workload.name: workload for workload in ALL}

@@ -19,7 +19,7 @@ from benchmarks import chart, plan, report
 
 RATES = {
     "identity": 1_000_000,
-    "identity-unbounded": 1_250_000,
+    "identity-bounded": 1_250_000,
     "weir-hashmap": 800_000,
     "weir-rocksdb": 500_000,
     "weir-hashmap-unchecked": 850_000,
@@ -40,7 +40,7 @@ def figures() -> dict[tuple[str, str], Cell]:
     cells = {(name, "a-100k"): cell(name, "a-100k", r) for name, r in RATES.items()}
     for name, workload, r in (
         ("identity", "c-sum", 1_000_000),
-        ("identity-unbounded", "c-sum", 1_700_000),
+        ("identity-bounded", "c-sum", 1_700_000),
         ("weir-hashmap", "c-sum", 850_000),
         ("weir-hashmap", "a-10k", 900_000),
         ("weir-hashmap", "a-5m", 500_000),
@@ -72,8 +72,8 @@ def test_every_contender_does_every_workload_or_says_why_not() -> None:
         assert {"identity", "weir-hashmap"} <= names
 
 
-def test_all_eight_kinds_of_work_are_there_and_peers_do_what_they_can() -> None:
-    assert {workload.letter for workload in ALL} == set("abcdefgh")
+def test_all_nine_kinds_of_work_are_there_and_peers_do_what_they_can() -> None:
+    assert {workload.letter for workload in ALL} == set("abcdefghi")
     does = {c.name: {w.letter for w in ALL if c.refusal(w.name) is None} for c in plan.CONTENDERS}
     assert does["pyflink-thread-hashmap"] == set("abcdefgh")
     assert does["pyflink-thread-rocksdb"] == does["pyflink-process-rocksdb"] == set("ad")
@@ -87,7 +87,7 @@ def test_a_quick_run_is_weir_and_the_floors() -> None:
     assert {"identity", "jvm", "weir-hashmap", "weir-rocksdb", "empty-same"} <= {
         contender.name for contender, _ in chosen
     }
-    assert {pair[1][0] for pair in chosen} == set("abcdefgh")  # "epoch" begins with an e, too.
+    assert {pair[1][0] for pair in chosen} == set("abcdefghi")  # "epoch" begins with an e, too.
     assert set(plan.QUICK_CHECKED) <= {(contender.name, workload) for contender, workload in chosen}
 
 
@@ -109,7 +109,7 @@ def test_sizes_are_whole_blocks_and_smoke_is_small() -> None:
                 assert size.epoch_rows % 5_000 == 0
                 assert size.rows > 0
             assert plan.size_for(workload, tier, "smoke").rows <= 20_000
-    assert plan.size_for(BY_NAME["a-5m"], "fast", "full").warm == 6
+    assert plan.size_for(BY_NAME["a-5m"], "fast", "full").warm == 8
 
 
 def test_one_row_floors_are_those_of_weirs_session_and_of_a_plain_one() -> None:
@@ -182,6 +182,31 @@ def test_a_time_without_a_check_counts_only_where_none_was_planned() -> None:
     assert rate({("weir-hashmap", "d"): found}, "weir-hashmap", "d") == pytest.approx(5.0)
     found.checked = False
     assert rate({("weir-hashmap", "d"): found}, "weir-hashmap", "d") is None
+
+
+def test_ratios_are_those_of_rounds_side_by_side() -> None:
+    """Both were slow in the same minute: their ratio was not."""
+    cells = {
+        ("identity", "a-100k"): cell("identity", "a-100k", 10.0, 5.0, 10.0),
+        ("weir-hashmap", "a-100k"): cell("weir-hashmap", "a-100k", 8.0, 4.0, 9.0),
+    }
+    aim = AIMS[0]
+    assert [round(value, 3) for value in aim.figure(cells)] == [0.8, 0.8, 0.9]
+    assert aim.verdict(cells) == (pytest.approx(0.8), "met")
+    cells["weir-hashmap", "a-100k"] = cell("weir-hashmap", "a-100k", 8.0, 9.0)
+    assert aim.figure(cells) == [pytest.approx(0.85)]
+
+
+def test_what_the_aims_compare_can_be_selected_without_peers() -> None:
+    chosen = plan.pairs("full", set(), set(), aims=True)
+    assert {contender.environment for contender, _ in chosen} == {"weir", "spark"}
+    cells = {(c.name, w): cell(c.name, w, 1.0) for c, w in chosen}
+    for contender, workload in chosen:
+        if workload == WORKLOAD_EPOCH:
+            cells[contender.name, workload].runs[0].epochs = [1.0]
+    judged = {aim.text for aim in AIMS if aim.bound and aim.verdict(cells)[0] is not None}
+    peers = ("transformWithState", "PyFlink", "Bytewax")
+    assert judged == {a.text for a in AIMS if a.bound and not any(p in a.text for p in peers)}
 
 
 def test_an_aim_without_figures_is_not_measured() -> None:

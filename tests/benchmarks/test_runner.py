@@ -16,7 +16,8 @@ from benchmarks import environments, plan, runner
 
 
 def names(runs: list[Run], *, verify: bool) -> list[str]:
-    return [run.contender.name for run in runs if run.verify == verify]
+    chosen = [run for run in runs if run.verify == verify and not run.warms_up]
+    return [run.contender.name for run in chosen]
 
 
 def test_a_full_run_has_a_part_for_every_workload_and_environment() -> None:
@@ -32,7 +33,19 @@ def test_a_round_measures_the_floors_beside_weir() -> None:
         *("identity", "weir-hashmap"),
         *("weir-hashmap", "identity"),
         *("identity", "weir-hashmap"),
+        *("weir-hashmap", "identity"),
+        *("identity", "weir-hashmap"),
     ]
+
+
+def test_rounds_that_warm_up_come_before_those_that_count() -> None:
+    (runs,) = parts("full", plan.pairs("full", {"c-sum"}, {"identity", "weir-hashmap"}))
+    order = [(run.verify, run.warms_up) for run in runs]
+    assert order == [(True, False)] * 2 + [(False, True)] * 4 + [(False, False)] * 10
+    (quick,) = parts("quick", plan.pairs("quick", {"c-sum"}, {"identity", "weir-hashmap"}))
+    assert not any(run.warms_up for run in quick)
+    epochs = parts("full", plan.pairs("full", {WORKLOAD_EPOCH}, {"weir-hashmap"}))
+    assert not any(run.warms_up for runs in epochs for run in runs)
 
 
 def test_contenders_are_verified_first_and_rounds_begin_with_another_one_each() -> None:
@@ -40,16 +53,16 @@ def test_contenders_are_verified_first_and_rounds_begin_with_another_one_each() 
     chosen = plan.pairs("full", {"a-10k"}, set(three))
     (runs,) = parts("full", chosen)
     order = list(three)
-    assert [run.verify for run in runs] == [True] * 3 + [False] * 9
     assert names(runs, verify=True) == order
     turned = order + order[1:] + order[:1] + order[2:] + order[:2]
-    assert names(runs, verify=False) == turned
+    # What an aim depends on is measured more often.
+    assert names(runs, verify=False) == [*turned, "weir-hashmap", "weir-hashmap"]
 
 
 def test_rounds_depend_on_aims_speed_and_wishes() -> None:
     fast, slow = plan.CONTENDER["weir-hashmap"], plan.CONTENDER["tws-row"]
-    assert plan.rounds_for("full", fast, "c-sum") == 3
-    assert plan.rounds_for("full", fast, "d") == 1
+    assert plan.rounds_for("full", fast, "c-sum") == 5
+    assert plan.rounds_for("full", fast, "d") == 3
     assert plan.rounds_for("full", fast, "d", 5) == 5
     assert plan.rounds_for("full", slow, "a-100k") == 1
     assert plan.rounds_for("quick", fast, "c-sum") == 1
@@ -118,7 +131,7 @@ def test_pairs_are_verified_and_measured_and_a_start_is_timed(script) -> None:
     calls: list[int] = []
     found = run_all("weir-hashmap", "bytewax-2", finished=lambda: calls.append(1))
     assert {key: (c.checked, len(c.runs), c.why) for key, c in found.cells.items()} == {
-        ("weir-hashmap", "d"): (True, 1, ""),
+        ("weir-hashmap", "d"): (True, 3, ""),
         ("bytewax-2", "d"): (True, 1, ""),
     }
     assert found.startups == {"weir-hashmap": 2.0, "bytewax-2": 2.0}
@@ -141,12 +154,12 @@ def test_a_process_that_ends_costs_one_contender_its_figures_and_no_other(script
     asked = script(lambda task: None if task.contender == "weir-rocksdb" else answer_of(task))
     cells = run_all("identity", "weir-hashmap", "weir-rocksdb").cells
     assert cells["weir-rocksdb", "d"].why == ENDED
-    assert [len(cells[name, "d"].runs) for name in ("identity", "weir-hashmap")] == [1, 1]
-    floors = ["identity", "identity", "closed"]
+    assert [len(cells[name, "d"].runs) for name in ("identity", "weir-hashmap")] == [3, 3]
+    # Verified once, warmed up twice, measured three times.
     assert asked[1:] == [
-        floors,
+        ["identity"] * 6 + ["closed"],
         ["weir-hashmap", "weir-rocksdb", "closed"],
-        ["weir-hashmap", "closed"],
+        ["weir-hashmap"] * 5 + ["closed"],
     ]
 
 

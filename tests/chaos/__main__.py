@@ -1,54 +1,98 @@
 """`make chaos`: attack a job on Spark with seeded faults and count what comes out.
 
 Usage: python -m tests.chaos [--faults N] [--seed N] [--backend NAME] [--mode NAME] [--kinds A,B]
+                             [--storage NAME] [--cluster] [--report FILE]
 
-Without --backend the faults are dealt out to all backends, which take turns in the modes. The exit
-code is 0 if nothing was lost, duplicated, wrong or left over.
+Without --backend, --kinds, --storage and --cluster the faults are dealt out to all backends, which
+take turns in the modes, and a tenth each to runs with jumping clocks, with checkpoints in S3, and
+on a cluster of two hosts. The exit code is 0 if nothing was lost, duplicated, wrong or left over,
+and no job died or restarted without need.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+from tests.chaos import report
 from tests.chaos.faults import Kind
-from tests.chaos.run import BACKENDS, MODES, ChaosRun, Plan
+from tests.chaos.plan import BACKENDS, MODES, STORAGES, Plan, Wishes, deal, surroundings
+from tests.chaos.run import ChaosRun
 
 
-def plans(options: argparse.Namespace) -> list[Plan]:
-    """Return the runs, one for each backend."""
-    backends = [options.backend] if options.backend else list(BACKENDS)
-    kinds = tuple(Kind[name] for name in options.kinds.split(",")) if options.kinds else tuple(Kind)
-    modes = [options.mode] if options.mode else list(MODES)
-    shares = [options.faults // len(backends)] * len(backends)
-    shares[0] += options.faults - sum(shares)
-    return [
-        Plan(options.seed + n, share, backend, mode=modes[n % len(modes)], kinds=kinds)
-        for n, (backend, share) in enumerate(zip(backends, shares, strict=True))
-        if share
-    ]
-
-
-def main() -> int:
-    """Run what the command line asks for."""
+def wishes_of(words: list[str]) -> tuple[Wishes, Path | None]:
+    """Return what the command line asks for, and where tables go."""
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--backend", choices=list(BACKENDS))
     parser.add_argument("--mode", choices=list(MODES))
     parser.add_argument("--kinds", help="names of kinds of faults, with commas between them")
-    bad = 0
-    for plan in plans(parser.parse_args()):
-        root = Path(tempfile.mkdtemp(prefix="weir-chaos-"))
-        outcome = ChaosRun(root, plan, say=lambda text: print(text, flush=True)).run()
-        print("\n".join(outcome.summary(plan)), flush=True)
-        good = outcome.verdict.exact and not outcome.left_over
-        bad += not good
-        if not good:
-            print(f"everything is below {root}")
-    return 1 if bad else 0
+    parser.add_argument("--storage", choices=list(STORAGES))
+    parser.add_argument("--cluster", action="store_true", help="two hosts in namespaces: root")
+    parser.add_argument("--report", type=Path, help="write tables in Markdown to a file")
+    found = vars(parser.parse_args(words))
+    names, path = found.pop("kinds"), found.pop("report")
+    unknown = sorted(set(names.split(",")) - set(Kind.__members__)) if names else []
+    if unknown:
+        parser.error(
+            f"--kinds: {', '.join(unknown)}; expected some of {', '.join(Kind.__members__)}"
+        )
+    kinds = tuple(Kind[name] for name in names.split(",")) if names else ()
+    return Wishes(**found, kinds=kinds), path
+
+
+def lacking(plans: list[Plan], lacks: dict[str, str]) -> str:
+    """Say why plans that were asked for cannot be carried out; "" if they can."""
+    needs = [name for plan in plans for name in _needs(plan)]
+    return "; ".join(sorted({lacks[name] for name in needs if lacks[name]}))
+
+
+def _needs(plan: Plan) -> list[str]:
+    wanted = {
+        "clock": set(plan.kinds) == {Kind.CLOCK},
+        "s3": plan.storage == "s3",
+        "cluster": plan.cluster,
+    }
+    return [name for name, needed in wanted.items() if needed]
+
+
+def attack(plan: Plan) -> report.Outcome:
+    """Carry out one run and say what came of it."""
+    root = Path(tempfile.mkdtemp(prefix="weir-chaos-"))
+    outcome = ChaosRun(root, plan, say=_say).run()
+    _say("\n".join(outcome.summary(plan)))
+    if outcome.good:
+        shutil.rmtree(root)
+    else:
+        _say(f"everything is below {root}")
+    return outcome
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    wishes, path = wishes_of(sys.argv[1:])
+    lacks = surroundings()
+    plans = deal(wishes, lacks)
+    if reason := lacking(plans, lacks):
+        _say(f"skipped: {reason}")
+        return 0
+    if wishes.plain:
+        for name, why in lacks.items():
+            _say(f"no run with {name}: {why}") if why else None
+    outcomes = []
+    for plan in plans:
+        outcomes.append((plan, attack(plan)))
+        if path is not None:
+            report.write(path, outcomes)
+    return 0 if all(outcome.good for _, outcome in outcomes) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What goes wrong: faults as values that follow from a seed, and how each is done to a job.
+"""What goes wrong: faults as values that follow from a seed, and the processes they are done to.
 
 Only processes of the attacked job are touched, found as descendants of its driver or by the name of
 its directory.
@@ -10,13 +10,17 @@ import enum
 import os
 import random
 import signal
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.spark.scenario import command, slot_processes
 
-TMPFS_BYTES = 256 << 20
+LEASE_S = 5
+FROZEN_S = 2.0 * LEASE_S
+AWAY_S = 3.0
+STORAGE_S = 6.0
+CUT_S = 2.0 * LEASE_S
+BLINK_S = 0.4 * LEASE_S
 
 
 class Kind(enum.Enum):
@@ -36,11 +40,24 @@ class Kind(enum.Enum):
     RESCALE = "the job is rescaled"
     STOP = "the job is stopped with a savepoint, and goes on from it"
     DAMAGE = "the driver is killed, and a file of its newest checkpoint is damaged"
+    LIVE_DAMAGE = "a file of the newest checkpoint is damaged, and a slot is killed"
+    CLOCK = "the clock of driver and slots jumps by minutes to hours, and back"
+    SLOW = "the storage of the checkpoints is slow for a while"
+    FLAKY = "the storage of the checkpoints breaks connections off for a while"
+    EXECUTOR = "an executor is killed"
+    HOST = "a host loses power; later it starts again, with its Spark worker"
+    NETWORK = "a host is cut off, for longer or for shorter than the lease"
 
 
 PLANNED = {Kind.SAVEPOINT, Kind.RESCALE, Kind.STOP}
-ENDING = {Kind.DRIVER, Kind.JVM, Kind.STOP, Kind.DAMAGE}
+ENDING = {Kind.DRIVER, Kind.JVM, Kind.STOP, Kind.DAMAGE, Kind.LIVE_DAMAGE}
 NEED_MOUNT = {Kind.FULL, Kind.READ_ONLY}
+NEED_BUCKET = {Kind.SLOW, Kind.FLAKY}
+NEED_CLUSTER = {Kind.EXECUTOR, Kind.HOST, Kind.NETWORK}
+# Workers of Spark are the driver's own only in local mode; two cores are too few for three slots.
+NOT_ON_CLUSTER = NEED_MOUNT | NEED_BUCKET | {Kind.WORKER, Kind.RESCALE, Kind.CLOCK}
+# A restart after one of these would be one without need: nothing else may come with them.
+NEEDS_NO_RESTART = {Kind.CLOCK}
 
 
 @dataclass(frozen=True)
@@ -56,18 +73,33 @@ class Fault:
         also = "" if self.second is None else f", then {self.second.name}"
         return f"{self.number}: {self.kind.name}/{self.victim}{also}"
 
+    @property
+    def lasts(self) -> float:
+        """How many seconds the fault goes on by itself before anything can be well."""
+        match self.kind:
+            case Kind.FROZEN_SLOT:
+                return FROZEN_S
+            case Kind.FROZEN_DRIVER | Kind.FULL | Kind.READ_ONLY | Kind.CLOCK | Kind.HOST:
+                return AWAY_S
+            case Kind.SLOW | Kind.FLAKY:
+                return STORAGE_S
+            case Kind.NETWORK:
+                return CUT_S if self.victim % 2 else BLINK_S
+        return 0.0
+
 
 def choose(seed: int, count: int, kinds: list[Kind], double: float = 0.15) -> list[Fault]:
     """Return the faults of a run: the same for the same arguments; all kinds take turns."""
     rng = random.Random(f"chaos {seed}")
     # A second fault must leave the job alive: what it does is waited for.
     seconds = [k for k in kinds if k in (Kind.SLOT, Kind.ALL_SLOTS, Kind.WORKER)]
+    alone = ENDING | PLANNED | NEEDS_NO_RESTART
     turns: list[Kind] = []
     while len(turns) < count:
         turns += rng.sample(kinds, len(kinds))
     faults = []
     for number, kind in enumerate(turns[:count], 1):
-        twice = kind not in ENDING | PLANNED and bool(seconds) and rng.random() < double
+        twice = kind not in alone and bool(seconds) and rng.random() < double
         second = rng.choice(seconds) if twice else None
         faults.append(Fault(number, kind, rng.randrange(1 << 16), second))
     return faults
@@ -120,61 +152,3 @@ def children(pid: int) -> list[int]:
 def descendants(pid: int) -> list[int]:
     """Return everything that a process has started and that still belongs to it."""
     return [p for child in children(pid) for p in (child, *descendants(child))]
-
-
-class Mount:
-    """A small file system of its own for checkpoints, if this user may make one."""
-
-    def __init__(self, path: Path) -> None:
-        path.mkdir(parents=True, exist_ok=True)
-        self._path = path
-        self.made = _quiet("mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES}", "tmpfs", path)
-        self._filler = path / "filler"
-
-    def fill(self) -> None:
-        """Leave no room."""
-        with self._filler.open("wb") as out:
-            try:
-                while True:
-                    out.write(b"x" * (1 << 20))
-                    out.flush()
-            except OSError:
-                return
-
-    def empty(self) -> None:
-        """Give the room back."""
-        self._filler.unlink(missing_ok=True)
-
-    def read_only(self, *, on: bool) -> None:
-        """Refuse all writing, or allow it again."""
-        mode = "ro" if on else "rw"
-        while not _quiet("mount", "-o", f"remount,{mode}", self._path) and not on:
-            continue
-
-    def close(self) -> None:
-        """Take it away."""
-        if self.made:
-            _quiet("umount", "-l", self._path)
-
-
-def _quiet(*words: object) -> bool:
-    done = subprocess.run(list(map(str, words)), capture_output=True, check=False)
-    return done.returncode == 0
-
-
-def damage(checkpoint: Path, victim: int) -> tuple[Path, bytes]:
-    """Flip a bit of a checkpoint's file, cut it, or take it away; returns what it was."""
-    rng = random.Random(f"damage {victim}")
-    files = sorted(p for p in checkpoint.rglob("*") if p.is_file())
-    path = rng.choice(files)
-    whole = path.read_bytes()
-    match rng.choice(("flip", "cut", "gone")):
-        case "flip":
-            place = rng.randrange(len(whole))
-            changed = bytes([whole[place] ^ (1 << rng.randrange(8))])
-            path.write_bytes(whole[:place] + changed + whole[place + 1 :])
-        case "cut":
-            path.write_bytes(whole[: rng.randrange(len(whole))])
-        case _:
-            path.unlink()
-    return path, whole

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from tests.chaos.faults import Kind, choose
+from tests.chaos.plan import Plan
 from tests.chaos.recount import expected, judge
-from tests.chaos.run import ChaosRun, Plan
+from tests.chaos.run import ChaosRun
 
 ROWS = [{"key": 3, "amount": 5, "seq": 0}, {"key": 3, "amount": 5, "seq": 1}]
 # Quick ones, and one start of Spark among them: every kind is in longer runs.
@@ -56,4 +57,5 @@ def test_ten_faults_lose_and_duplicate_nothing(tmp_path):
     summary = "\n".join([*said, *outcome.summary(plan)])
     assert outcome.verdict.exact, summary
     assert outcome.left_over == [], summary
+    assert outcome.faulty == [], summary
     assert len(outcome.recoveries) == 10, summary

@@ -37,6 +37,10 @@ PRINTED_TOGETHER = {
         "('is', 1)\n('the', 1)\n('question', 1)\n"
     ),
     "number_records_count.py": "('a', 1)\n('b', 2)\n('a', 3)\n",
+    "paid_orders.py": "Ann paid o1 after 2000 ms\nEve paid o3 after 60000 ms\n",
+    "rising_temperature.py": (
+        "rack 1 rises: [91.0, 97.5, 104.0]\nrack 2 is silent\nrack 3 is silent\n"
+    ),
 }
 
 

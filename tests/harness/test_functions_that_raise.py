@@ -19,6 +19,8 @@ from weir.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from weir.connector.two_phase import TwoPhaseCommitSinkFunction
 from weir.datastream import (
     AggregateFunction,
+    AsyncDataStream,
+    AsyncFunction,
     BroadcastProcessFunction,
     CheckpointedFunction,
     CheckpointListener,
@@ -116,6 +118,12 @@ class Reduced(ReduceFunction):
 
 class Processed(ProcessFunction):
     def process_element(self, value, ctx):
+        return [trip(value)]
+
+
+class Asked(AsyncFunction):
+    async def async_invoke(self, value):
+        await asyncio.sleep(0)
         return [trip(value)]
 
 
@@ -273,6 +281,10 @@ STREAMS = {
         STAMPS
     ),
     "process": lambda env: numbers(env).process(Processed()),
+    "async": lambda env: AsyncDataStream.ordered_wait(numbers(env), Asked(), 0),
+    "async behind key_by": lambda env: AsyncDataStream.unordered_wait(
+        numbers(env).key_by(one), Asked(), 0
+    ),
     "process behind key_by": lambda env: numbers(env).key_by(one).process(KeyedProcessed()),
     "timer": lambda env: numbers(env).key_by(one).process(Timed()),
     "reduce": lambda env: numbers(env).key_by(one).reduce(Reduced()),

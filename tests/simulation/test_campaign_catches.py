@@ -17,15 +17,18 @@ from weir.jobmanager.checkpoints import CheckpointRunner
 from weir.jobmanager.cleanup import CheckpointFiles
 from weir.jobmanager.restoration import Restoration
 from weir.jobmanager.results import Results
+from weir.jobmanager.stand_ins import StandIns
 from weir.runtime.in_flight import LevelProgress
 from weir.runtime.sinks import SinkOperator
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.subtask import Subtask
+from weir.slot.copies import SlotCopies
 from weir.slot.messages import OperatorRestore
 from weir.slot.overtake import Overtake
 from weir.slot.rows import _OwnRows
 from weir.slot.service import SlotService
 from weir.testing.campaign import NEVER_ENDED, Crash, Kind, Mode, random_crashes, run
+from weir.testing.campaign_scenario import Scenario
 from weir.testing.harness_sources import HarnessSources
 
 pytestmark = pytest.mark.campaign
@@ -272,6 +275,41 @@ def test_a_broken_cut_is_caught(monkeypatch, sabotage):
     assert not any(is_caught(*found, mode=Mode.UNALIGNED) for found in runs)
     sabotage(monkeypatch)
     assert any(is_caught(*found, mode=Mode.UNALIGNED) for found in runs)
+
+
+def copies_are_not_put_together(patch):
+    patch.setattr(SlotCopies, "keep", lambda self, checkpoint_id, handles, made: None)
+
+
+def copies_go_with_their_own_checkpoint(patch):
+    completed = SlotCopies.completed
+
+    def broken(self, checkpoint_id):
+        completed(self, checkpoint_id)
+        self.aborted(checkpoint_id)
+
+    patch.setattr(SlotCopies, "completed", broken)
+
+
+def copies_stay_when_the_job_ends(patch):
+    patch.setattr(StandIns, "remove", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        copies_are_not_put_together,
+        copies_go_with_their_own_checkpoint,
+        copies_stay_when_the_job_ends,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_broken_local_copies_are_caught(monkeypatch, sabotage):
+    seeds = [seed for seed in range(1, 40) if Scenario.of(seed).local]
+    runs = [(seed, random_crashes(seed, 500)) for seed in seeds[:6]]
+    assert not any(is_caught(*found) for found in runs)
+    sabotage(monkeypatch)
+    assert any(is_caught(*found) for found in runs)
 
 
 def spread(steps):

@@ -9,7 +9,7 @@ import pytest
 from weir.common import Types
 from weir.connector.decoder import TypedColumns
 from weir.datastream import KeyedCoProcessFunction, KeyedProcessFunction, SourceFunction
-from weir.errors import UserFunctionError
+from weir.errors import UserFunctionError, WeirError
 from weir.spark import kept_rows, sources
 from weir.spark.kept_rows import reads_alike
 
@@ -165,3 +165,21 @@ class Fails(SourceFunction):
 def test_a_wrong_time_fails_the_job_with_the_users_line(env):
     with pytest.raises(UserFunctionError, match=r"emit_watermark.*'soon'.*milliseconds"):
         collect(env.add_source(Fails(), "fails"))
+
+
+@pytest.mark.parametrize("restored", [True, False])
+def test_a_job_that_is_refused_leaves_nothing_behind(env, spark, tmp_path, restored):
+    """Whether there is no such savepoint, or its source cannot be read."""
+    folder = tmp_path / "checkpoints"
+    env.get_configuration().set_string("execution.checkpointing.dir", folder.as_uri())
+    if restored:
+        env.get_configuration().set_string(
+            "execution.state-recovery.path", (tmp_path / "nowhere").as_uri()
+        )
+        stream = env.from_collection([1, 2, 3])
+    else:
+        stream = env.from_collection([object.__new__(threading.Thread)])
+    stream.print()
+    with pytest.raises(WeirError):
+        env.execute()
+    assert list(folder.iterdir()) == []

@@ -33,10 +33,14 @@ class StoredCheckpoint:
 
 @dataclass(frozen=True)
 class FileProblem:
-    """What is wrong with a file; one that is only `missing` may be there a moment later."""
+    """What is wrong with a file; one that is only `missing` may be there a moment later.
+
+    `file` is the file's record, unless what is wrong is in the metadata itself.
+    """
 
     text: str
     missing: bool = False
+    file: FileRecord | None = None
 
 
 def write_metadata(storage: Storage, directory: str, metadata: CheckpointMetadata) -> None:
@@ -124,22 +128,24 @@ def _problem(storage: Storage, directory: str, record: FileRecord) -> FileProble
     if record.data is not None:
         sound = (len(record.data), zlib.crc32(record.data)) == (record.size, record.crc32)
         inside = _name(storage, paths.metadata_path(directory))
-        damaged = FileProblem(f"{record.path!r}, kept in {inside!r}, is not what was written")
-        return None if sound else damaged
+        text = f"{record.path!r}, kept in {inside!r}, is not what was written"
+        return None if sound else FileProblem(text, file=record)
     path = paths.resolve(directory, record.path)
     name = _name(storage, path)
     try:
         size = storage.size(path)
         if size != record.size:
-            return FileProblem(f"{name!r} has {size} bytes, expected {record.size}")
+            text = f"{name!r} has {size} bytes, expected {record.size}"
+            return FileProblem(text, file=record)
         checksum = 0
         for offset in range(0, size, _CHUNK_BYTES):
             checksum = zlib.crc32(storage.read_range(path, offset, _CHUNK_BYTES), checksum)
     except MissingFileError:
-        return FileProblem(f"{name!r} is missing", missing=True)
+        return FileProblem(f"{name!r} is missing", missing=True, file=record)
     if checksum == record.crc32:
         return None
-    return FileProblem(f"{name!r} has the checksum {checksum:08x}, expected {record.crc32:08x}")
+    text = f"{name!r} has the checksum {checksum:08x}, expected {record.crc32:08x}"
+    return FileProblem(text, file=record)
 
 
 def _no_checkpoint(storage: Storage, directory: str) -> str:

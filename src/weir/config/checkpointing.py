@@ -157,14 +157,14 @@ LOCAL_BACKUP = ConfigOption(
     _C + "local-backup.enabled",
     BOOLEAN,
     False,
-    "Keep a copy of each subtask's state on its host.",
+    "Keep a copy of the newest checkpoint's files on the hosts of the slots that wrote them.",
     deprecated_keys=("state.backend.local-recovery",),
 )
 LOCAL_BACKUP_DIRS = ConfigOption(
     _C + "local-backup.dirs",
     STRING,
     None,
-    "Directories of local copies.",
+    "Directories of local copies, on every host; those for temporary files unless set.",
     deprecated_keys=("taskmanager.state.local.root-dirs",),
 )
 AFTER_TASKS_FINISH = ConfigOption(
@@ -243,7 +243,7 @@ RECOVERY_FROM_LOCAL = ConfigOption(
     _R + "from-local",
     BOOLEAN,
     False,
-    "Prefer local copies.",
+    "Restore from local copies where they are whole, also if the checkpoint's files are not.",
     deprecated_keys=("state.backend.local-recovery",),
 )
 APPROXIMATE_LOCAL_RECOVERY = ConfigOption(

@@ -18,7 +18,6 @@ _EPOCHS = "records move once an epoch"
 _JVM = "there are no Java objects to serialise"
 _SPARK = "Spark's own settings decide"
 _DATA_FILE = "a slot writes one data file for all its states"
-_NO_LOCAL = "state is always restored from the checkpoint storage"
 _ROCKSDB = "RocksDB's binding or Weir's way of restoring has no place for it"
 _CHANGELOG = "the changelog is part of the checkpoint's files"
 _LATENCY = "access to state is not measured"
@@ -56,8 +55,6 @@ _REASONS: tuple[tuple[ConfigOption, str], ...] = (
     (c.DURING_RECOVERY, "rows in flight are restored before the first epoch"),
     (c.CREATE_SUBDIR, "every job has a directory of its own"),
     (c.WRITE_BUFFER_SIZE, "files are written whole"),
-    (c.LOCAL_BACKUP, _NO_LOCAL),
-    (c.LOCAL_BACKUP_DIRS, _NO_LOCAL),
     (c.AFTER_TASKS_FINISH, "checkpoints go on until the last source has ended"),
     (c.INTERVAL_DURING_BACKLOG, "Spark's sources do not tell that they catch up"),
     (c.CLEANER_PARALLEL, "old checkpoints are deleted beside the job, one after the other"),
@@ -65,8 +62,7 @@ _REASONS: tuple[tuple[ConfigOption, str], ...] = (
     (c.FILE_MERGING_ACROSS, _DATA_FILE),
     (c.FILE_MERGING_POOL_BLOCKING, _DATA_FILE),
     (c.FILE_MERGING_MAX_SUBTASKS, _DATA_FILE),
-    (c.RECOVERY_FROM_LOCAL, _NO_LOCAL),
-    (c.APPROXIMATE_LOCAL_RECOVERY, _NO_LOCAL),
+    (c.APPROXIMATE_LOCAL_RECOVERY, "state is always restored as it was"),
     (b.LATENCY_TRACKING, _LATENCY),
     (b.LATENCY_SAMPLE_INTERVAL, _LATENCY),
     (b.LATENCY_HISTORY_SIZE, _LATENCY),

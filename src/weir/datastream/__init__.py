@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weir.datastream.async_data_stream import AsyncDataStream
 from weir.datastream.checkpoint_config import CheckpointConfig, ExternalizedCheckpointCleanup
 from weir.datastream.checkpoint_storage import (
     CheckpointStorage,
@@ -51,6 +52,7 @@ from weir.datastream.window import (
 )
 
 __all__ = [
+    "AsyncDataStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
     "CheckpointConfig",

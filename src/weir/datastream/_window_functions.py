@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-from weir.datastream._function import Function
+from weir.datastream._function_base import Function
 from weir.datastream._runtime_context import KeyedStateStore
 from weir.window.windows import Window
 

@@ -24,6 +24,7 @@ from weir.datastream._data_stream_sink import (
     attach_sink,
     attach_writer_sink,
 )
+from weir.datastream._interval_join import IntervalJoin, IntervalJoined
 from weir.datastream._joined_streams import JoinedStreams, grouping, joining
 from weir.datastream._key_selection import key_spec
 from weir.datastream._plain_functions import (
@@ -64,6 +65,8 @@ __all__ = [
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
+    "IntervalJoin",
+    "IntervalJoined",
     "KeyedStream",
     "WindowedStream",
 ]
@@ -364,6 +367,11 @@ class KeyedStream(DataStream):
     ) -> KeyedStream:
         """Key the origin anew; the earlier key is dropped."""
         return self._origin.key_by(key_selector, key_type, key_type_info)
+
+    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin[DataStream]:
+        """Pair records of this stream with those of another one with the same key, by time."""
+        require_type(other_stream, KeyedStream, "a KeyedStream")
+        return IntervalJoin(self, other_stream, self._after)
 
     def window(self, window_assigner: Any) -> WindowedStream[DataStream]:
         """Cut the records of every key into windows."""

@@ -12,6 +12,11 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
+from weir.datastream._async_functions import (
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
+)
 from weir.datastream._checkpointed_functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -19,7 +24,8 @@ from weir.datastream._checkpointed_functions import (
     FunctionSnapshotContext,
     ListCheckpointed,
 )
-from weir.datastream._function import Function
+from weir.datastream._function_base import Function
+from weir.datastream._join_functions import ProcessJoinFunction
 from weir.datastream._runtime_context import KeyedStateStore, RuntimeContext
 from weir.datastream._window_functions import (
     AllWindowFunction,
@@ -38,6 +44,9 @@ from weir.state.handles import BroadcastState, ReadOnlyBroadcastState
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CheckpointListener",
@@ -64,6 +73,7 @@ __all__ = [
     "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",

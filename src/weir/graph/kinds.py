@@ -67,10 +67,13 @@ PROCESS = Kind("process", KindState.BY_KEY)
 REDUCE = Kind("reduce", KindState.BY_KEY)
 AGGREGATE = Kind("aggregate", KindState.BY_KEY)
 WINDOW = Kind("window", KindState.BY_KEY)
+CEP = Kind("cep", KindState.BY_KEY)
 CO_MAP = Kind("co_map", KindState.MAYBE, inputs=2)
 CO_FLAT_MAP = Kind("co_flat_map", KindState.MAYBE, inputs=2)
 CO_PROCESS = Kind("co_process", KindState.BY_KEY, inputs=2)
 BROADCAST_PROCESS = Kind("broadcast_process", KindState.ALWAYS, inputs=2)
+INTERVAL_JOIN = Kind("interval_join", KindState.BY_KEY, inputs=2)
+ASYNC_WAIT = Kind("async_wait")
 FUNCTION_SINK = Kind("sink")
 WRITER_SINK = Kind("sink_v2", KindState.ALWAYS)
 BATCH_SINK = Kind("spark_sink", KindState.ALWAYS)
@@ -90,10 +93,13 @@ KINDS: dict[str, Kind] = {
         REDUCE,
         AGGREGATE,
         WINDOW,
+        CEP,
         CO_MAP,
         CO_FLAT_MAP,
         CO_PROCESS,
         BROADCAST_PROCESS,
+        INTERVAL_JOIN,
+        ASYNC_WAIT,
         FUNCTION_SINK,
         WRITER_SINK,
         BATCH_SINK,

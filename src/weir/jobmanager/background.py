@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 log = logging.getLogger("weir.jobmanager")
 Work = Callable[[], None]
+T = TypeVar("T")
 
 
 class Background(Protocol):
@@ -72,3 +74,17 @@ def carry_out(work: Callable[[], object], what: str) -> None:
         work()
     except Exception:
         log.exception("%s failed", what)
+
+
+def in_thread(work: Callable[..., T], *arguments: Any, **named: Any) -> Future[T]:
+    """Run in a thread that nobody waits for when the program ends: a slot may take long."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work(*arguments, **named))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="weir-call", daemon=True).start()
+    return future

@@ -42,11 +42,16 @@ class CheckpointFiles:
         job_id: JobId,
         claim: Claim | None = None,
         options: StorageOptions | None = None,
+        completed: Callable[[CheckpointRef, CheckpointMetadata], None] = lambda ref, metadata: None,
     ) -> None:
-        """Take over what the job claimed; `options` are for the storages of savepoints."""
+        """Take over what the job claimed; `options` are for the storages of savepoints.
+
+        `completed` is told what there is from now on.
+        """
         claim = claim or Claim()
         self.storage = storage
         self._options = options
+        self._completed = completed
         self._elsewhere: dict[str, Storage] = {}
         self._job_id = job_id
         self._foreign = claim.foreign
@@ -92,6 +97,7 @@ class CheckpointFiles:
 
     def complete(self, ref: CheckpointRef, metadata: CheckpointMetadata) -> None:
         """A checkpoint exists: its shared files stay as long as it does."""
+        self._completed(ref, metadata)
         # A savepoint is self-contained, and its own files are not for this job to delete.
         files = frozenset() if is_uri(ref.directory) else shared_files(ref.directory, metadata)
         self._delete(self._registry.complete(ref.checkpoint_id, files))

@@ -11,12 +11,13 @@ from weir.errors import (
     UserFunctionError,
     WeirError,
 )
+from weir.slot.copies import MissingCopyError
 from weir.slot.messages import LOST, OUT_OF_MEMORY, SlotFailure
 
 _RAISED_AS_IS: dict[str, type[WeirError]] = {
     name: getattr(errors, name)
     for name in ("UsageError", "IncompatibleStateError", "CorruptStateError", "StorageError")
-}
+} | {MissingCopyError.__name__: MissingCopyError}
 
 
 def from_failure(failure: SlotFailure, log_file: str) -> WeirError:

@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from pyarrow import flight
 
 from weir.clock import Clock
 from weir.errors import WeirError
+from weir.jobmanager.background import in_thread
 from weir.jobmanager.network import Reception, Staged
 from weir.jobmanager.postmortem import is_slot, process_on
 from weir.jobmanager.registry import SlotEntry, SlotRegistry
@@ -43,6 +44,8 @@ log = logging.getLogger("weir.jobmanager")
 LOCATE_PATIENCE_S = 10.0
 _QUICK_S = 5.0
 _LEAVE_S = 6.0  # longer than a slot takes to give its operators up
+_COMMIT_S = 600.0
+_COMMIT_LOOK_S = 0.1
 _TOLD_AT_ONCE = 32
 _decode_staged = msgspec.msgpack.Decoder(Staged).decode
 _decode_place = msgspec.msgpack.Decoder(tuple[int, int]).decode
@@ -180,13 +183,37 @@ class FlightNetwork:
         return channel
 
     def complete(self, checkpoint_id: int) -> Staged:
-        """Let all slots commit; returns what the driver has to commit itself."""
-        body = msgspec.msgpack.encode((self.registry.attempt, checkpoint_id))
+        """Let all slots commit; returns what the driver has to commit itself.
+
+        Raises:
+            ChannelError: a slot failed to commit, or is silent although its attempt is over.
+        """
+        attempt = self.registry.attempt
+        body = msgspec.msgpack.encode((attempt, checkpoint_id))
         staged: Staged = []
         for slot in self.registry.ready():
-            answer = self._channel(slot).call("complete", body, timeout_s=600.0)
-            staged.extend(_decode_staged(answer))
+            staged.extend(_decode_staged(self._commit(self._channel(slot), body, attempt)))
         return staged
+
+    def _commit(self, channel: Channel, body: bytes, attempt: int) -> bytes:
+        """Let a slot commit, which may take long.
+
+        Of a host that is cut off no answer comes, nor an error: failover must not wait for it.
+        """
+        answer = in_thread(channel.call, "complete", body, _COMMIT_S)
+        over_ms: int | None = None
+        while not wait([answer], _COMMIT_LOOK_S).done:
+            if self.registry.attempt == attempt and not self.registry.closed:
+                continue
+            now = self._clock.monotonic_ms()
+            over_ms = now if over_ms is None else over_ms
+            if now - over_ms >= _LEAVE_S * 1000:
+                msg = (
+                    f"complete at {channel.location}: attempt {attempt} has been over for "
+                    f"{_LEAVE_S} s, and its slot does not answer"
+                )
+                raise ChannelError(msg)
+        return answer.result()
 
     def aborted(self, checkpoint_id: int) -> None:
         """Tell all slots that a checkpoint was given up; nobody depends on it."""

@@ -11,17 +11,16 @@ from weir.connector.sink import NewerOutput
 from weir.errors import CorruptStateError, UsageError
 from weir.graph.plan import JobPlan
 from weir.ids import JobId
+from weir.jobmanager.assignments import adopt_max_parallelism, refuse_lost_sources
 from weir.jobmanager.claims import Claim, decide_claim
 from weir.jobmanager.recovery import (
     BehindCommits,
     RestorePoint,
-    adopt_max_parallelism,
     cannot_take_back_message,
     commits_output,
     keep_what_they_commit,
     load_restore_point,
     newer_of_job,
-    refuse_lost_sources,
     remove_abandoned,
     retained_checkpoint,
 )

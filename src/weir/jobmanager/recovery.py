@@ -7,8 +7,9 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
-from weir.checkpoint.metadata import CheckpointMetadata
+from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
 from weir.checkpoint.paths import (
     checkpoint_id_of,
     is_uri,
@@ -16,7 +17,6 @@ from weir.checkpoint.paths import (
     rebase,
     split_location,
 )
-from weir.checkpoint.restore import OperatorPlan, ProgramOperator, plan_restore
 from weir.checkpoint.retention import CheckpointRef
 from weir.checkpoint.store import FileProblem, list_completed, load_checkpoint, look_at_files
 from weir.config.execution import BEHIND_COMMITS
@@ -30,8 +30,6 @@ from weir.errors import (
 )
 from weir.graph.plan import JobPlan, OperatorNode
 from weir.jobmanager.owner import has_ended
-from weir.slot.messages import InFlightSource, KeyedSource, OperatorRestore
-from weir.snapshot import FileHandle
 from weir.storage.base import MissingFileError, Storage
 from weir.storage.local import LocalStorage
 from weir.storage.options import StorageOptions
@@ -44,11 +42,12 @@ _COMMITTING = frozenset({"sink", "sink_v2", "spark_sink", "collect"})
 
 @dataclass(frozen=True)
 class RestorePoint:
-    """A checkpoint whose files were found whole."""
+    """A checkpoint whose files were found whole, but for those in `damaged`: these have copies."""
 
     storage_uri: str
     directory: str
     metadata: CheckpointMetadata
+    damaged: tuple[str, ...] = ()
 
 
 class BehindCommits(enum.Enum):
@@ -92,7 +91,8 @@ def _look_at(
 class Candidate:
     """A completed checkpoint; `point` is None when it cannot be used, for these reasons.
 
-    With `missing` all that is wrong is that something was not found.
+    With `missing` all that is wrong is that something was not found. If there is a `point` in spite
+    of problems, local copies stand in.
     """
 
     ref: CheckpointRef
@@ -101,8 +101,21 @@ class Candidate:
     missing: bool = False
 
 
+class Copies(Protocol):
+    """What can stand in for files of a checkpoint; see `weir.jobmanager.stand_ins`."""
+
+    def metadata(self, ref: CheckpointRef) -> CheckpointMetadata | None:
+        """Return what the metadata of a checkpoint was, if that is known."""
+
+    def replace(self, checkpoint_id: int, files: Iterable[FileRecord]) -> bool:
+        """Tell whether an attempt can start although these files cannot be used."""
+
+
 def candidates(
-    storage: Storage, refs: Sequence[CheckpointRef], options: StorageOptions | None = None
+    storage: Storage,
+    refs: Sequence[CheckpointRef],
+    options: StorageOptions | None = None,
+    copies: Copies | None = None,
 ) -> Iterator[Candidate]:
     """Look at checkpoints, newest first; each is read when it is asked for.
 
@@ -112,21 +125,42 @@ def candidates(
     for ref in sorted(refs, key=lambda r: r.checkpoint_id, reverse=True):
         try:
             if is_uri(ref.directory):
-                point, found = _look_at(ref.directory, options)
+                candidate = _candidate(ref, *_look_at(ref.directory, options), None)
             else:
-                metadata = load_checkpoint(storage, ref.directory)
+                metadata, found = _metadata(storage, ref, copies)
                 point = RestorePoint(storage.uri, ref.directory, metadata)
-                found = look_at_files(storage, ref.directory, metadata)
+                found += look_at_files(storage, ref.directory, metadata)
+                candidate = _candidate(ref, point, found, copies)
         except CorruptStateError as error:
-            found = [FileProblem(str(error))]
+            candidate = Candidate(ref, None, (str(error),))
         except UsageError as error:
             # It was completed, so its metadata was there.
-            found = [FileProblem(str(error), missing=True)]
-        if found:
-            texts = tuple(problem.text for problem in found)
-            yield Candidate(ref, None, texts, all(problem.missing for problem in found))
-        else:
-            yield Candidate(ref, point)
+            candidate = Candidate(ref, None, (str(error),), missing=True)
+        yield candidate
+
+
+def _metadata(
+    storage: Storage, ref: CheckpointRef, copies: Copies | None
+) -> tuple[CheckpointMetadata, list[FileProblem]]:
+    known = None if copies is None else copies.metadata(ref)
+    try:
+        return load_checkpoint(storage, ref.directory), []
+    except (CorruptStateError, UsageError, IncompatibleStateError) as error:
+        if known is None:
+            raise
+        return known, [FileProblem(str(error), missing=isinstance(error, UsageError))]
+
+
+def _candidate(
+    ref: CheckpointRef, point: RestorePoint, found: list[FileProblem], copies: Copies | None
+) -> Candidate:
+    """Judge a checkpoint whose metadata is known, by what is wrong with its files."""
+    texts = tuple(problem.text for problem in found)
+    files = [problem.file for problem in found if problem.file is not None]
+    if not found or (copies is not None and copies.replace(ref.checkpoint_id, files)):
+        damaged = tuple(file.path for file in files)
+        return Candidate(ref, replace(point, damaged=damaged), texts)
+    return Candidate(ref, None, texts, all(problem.missing for problem in found))
 
 
 @dataclass(frozen=True)
@@ -179,6 +213,12 @@ def decide_restore(found: Iterable[Candidate], rules: RestoreRules) -> RestoreDe
             unusable.append(candidate)
             continue
         newer = _newer_output(candidate.point, unusable, rules)
+        if candidate.problems:
+            log.warning(
+                "checkpoint %s is restored with local copies: %s",
+                candidate.ref.checkpoint_id,
+                "; ".join(candidate.problems),
+            )
         for problem in map(_cannot_be_used, unusable):
             log.warning("%s", problem)
         if unusable:
@@ -188,7 +228,11 @@ def decide_restore(found: Iterable[Candidate], rules: RestoreRules) -> RestoreDe
         return RestoreDecision(candidate.point, newer, tuple(c.ref for c in unusable))
     if unusable:
         problems = "; ".join(map(_cannot_be_used, unusable))
-        msg = f"no retained checkpoint can be used: {problems}"
+        msg = (
+            f"no retained checkpoint can be used: {problems}. Bring the files back and start from "
+            f"checkpoint {unusable[0].ref.checkpoint_id}, or start from a savepoint, behind which "
+            "output that was committed since then is written again"
+        )
         raise CorruptStateError(msg)
     return RestoreDecision(None)
 
@@ -349,109 +393,3 @@ def remove_abandoned(point: RestorePoint, work_root: Path, options: StorageOptio
     except StorageError as error:
         log.warning("remains of job %s stay: %s", job, error)
     return job
-
-
-def adopt_max_parallelism(plan: JobPlan, point: RestorePoint, allow_non_restored: bool) -> None:
-    """Give operators the max parallelism of their state; refuse what does not fit."""
-    for op in plan.operators:
-        planned = _planned(plan, point, allow_non_restored).get(op.id)
-        if planned is not None and op.max_parallelism != planned.max_parallelism:
-            op.max_parallelism = planned.max_parallelism
-            for edge in plan.inputs_of(op.index):
-                edge.max_parallelism = planned.max_parallelism
-
-
-def refuse_lost_sources(plan: JobPlan, point: RestorePoint, allow_non_restored: bool) -> None:
-    """Refuse a program that lacks a source whose position was stored: the position is state.
-
-    Raises:
-        IncompatibleStateError: there is such a source, and leaving it behind was not allowed.
-    """
-    known = {op.uid or op.id for op in plan.operators if op.kind == "source"}
-    positions = point.metadata.sources
-    if allow_non_restored or positions.batch_id is None:
-        return
-    for entry in positions.layout:
-        if entry.uid not in known:
-            facts = point.metadata
-            msg = (
-                f"{facts.kind} {facts.checkpoint_id} holds the position of source {entry.uid!r}, "
-                f"which the program does not have (it has {sorted(known)!r}): give the source its "
-                "old uid back, or leave its position behind with --allowNonRestoredState"
-            )
-            raise IncompatibleStateError(msg)
-
-
-def assignments(
-    plan: JobPlan, point: RestorePoint, allow_non_restored: bool
-) -> list[list[OperatorRestore]]:
-    """Return for every slot what each of its operators reads."""
-    planned = _planned(plan, point, allow_non_restored)
-    slots: list[list[OperatorRestore]] = [[] for _ in range(plan.slots)]
-    for op in plan.operators:
-        restore = planned.get(op.id)
-        if restore is None or restore.record is None:
-            continue
-        for subtask in range(op.parallelism):
-            slots[subtask].append(_assignment(op.id, point, restore, subtask))
-    return slots
-
-
-def in_flight_sources(point: RestorePoint | None, without: int) -> list[InFlightSource]:
-    """Return where the rows in flight of a checkpoint are, for all slots alike.
-
-    Those of the checkpoint `without` are left out, as the user asked for.
-    """
-    if point is None or point.metadata.checkpoint_id == without:
-        return []
-    rows = point.metadata.in_flight
-    return [InFlightSource(row.subtask, _file(point, row.file)) for row in rows]
-
-
-def _planned(
-    plan: JobPlan, point: RestorePoint, allow_non_restored: bool
-) -> dict[str, OperatorPlan]:
-    program = [
-        ProgramOperator(
-            op.id,
-            op.name,
-            parallelism=op.parallelism,
-            max_parallelism=op.max_parallelism if op.max_parallelism_explicit else None,
-            uid=op.uid,
-        )
-        for op in plan.operators
-        if op.level > 0
-    ]
-    return plan_restore(point.metadata, program, allow_non_restored=allow_non_restored)
-
-
-def _assignment(
-    operator: str, point: RestorePoint, restore: OperatorPlan, subtask: int
-) -> OperatorRestore:
-    reads = restore.subtasks[subtask]
-    keyed = [
-        KeyedSource(
-            [_file(point, index) for index in read.files],
-            read.key_groups.start,
-            read.key_groups.end,
-            (read.stored.start, read.stored.end),
-        )
-        for read in reads.keyed
-    ]
-    by_old: dict[int, dict[str, list[int]]] = {}
-    for name, parts in (reads.operator_states or {}).items():
-        for part in parts:
-            positions = by_old.setdefault(part.old_subtask, {}).setdefault(name, [])
-            positions.extend(range(part.start, part.stop))
-    files = {s.index: s.file for s in restore.record.subtasks} if restore.record else {}
-    elements: list[tuple[FileHandle, dict[str, list[int]]]] = []
-    for old, wanted in sorted(by_old.items()):
-        file = files[old]
-        if file is not None:
-            elements.append((_file(point, file), wanted))
-    return OperatorRestore(operator, keyed, elements)
-
-
-def _file(point: RestorePoint, index: int) -> FileHandle:
-    record = point.metadata.files[index]
-    return FileHandle(record.path, record.size, record.crc32, record.data)

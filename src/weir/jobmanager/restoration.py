@@ -14,6 +14,7 @@ from weir.connector.sink import NewerOutput
 from weir.graph.plan import JobPlan
 from weir.graph.transformation import StreamGraph
 from weir.ids import JobId
+from weir.jobmanager.assignments import assignments, in_flight_sources
 from weir.jobmanager.background import Background
 from weir.jobmanager.checkpoints import CheckpointEvents, CheckpointRunner, CommittingSlots
 from weir.jobmanager.claims import Claim, ClaimMode
@@ -23,15 +24,14 @@ from weir.jobmanager.recovery import (
     RestoreDecision,
     RestorePoint,
     RestoreRules,
-    assignments,
     candidates,
     commits_output,
     decide_restore,
-    in_flight_sources,
     keep_what_they_commit,
     rebased,
 )
 from weir.jobmanager.settings import JobSettings
+from weir.jobmanager.stand_ins import StandIns
 from weir.slot.messages import Assignment, InFlightSource, OperatorRestore
 from weir.storage.base import MissingFileError, Storage
 
@@ -44,7 +44,7 @@ class JobSpec:
 
     `graph` is the program that `plan` was compiled from, with its sources.
     `claim` is what the job starts from. `lineage` are the ended jobs that its state descends from.
-    `configuration` is what people are shown.
+    `configuration` is what people are shown. With `one_host` all slots run on the driver's host.
     """
 
     job_id: JobId
@@ -55,6 +55,7 @@ class JobSpec:
     claim: Claim = field(default_factory=Claim)
     lineage: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
+    one_host: bool = True
 
 
 class Restoration:
@@ -62,12 +63,35 @@ class Restoration:
 
     def __init__(self, spec: JobSpec, clock: Clock) -> None:
         self.point: RestorePoint | None = spec.claim.point
+        self.stand_ins = StandIns(spec.settings.local, one_host=spec.one_host)
         self._spec = spec
         self._clock = clock
         self._slots: list[list[OperatorRestore]] = []
         self._newer_output = NewerOutput.NONE
         self._missing_since_ms: int | None = None
         self._given_up: set[int] = set()
+
+    def runner(
+        self, slots: CommittingSlots, events: CheckpointEvents, background: Background
+    ) -> CheckpointRunner:
+        """Return what takes the job's checkpoints, numbered behind the one it starts from."""
+        spec, claim = self._spec, self._spec.claim
+        coordinator = CheckpointCoordinator(
+            spec.settings.checkpoint,
+            spec.job_id,
+            next_checkpoint_id=claim.point.metadata.checkpoint_id + 1 if claim.point else 1,
+            completed=() if claim.owned is None else (claim.owned,),
+        )
+        files = CheckpointFiles(
+            spec.storage,
+            spec.job_id,
+            claim,
+            spec.settings.storage,
+            completed=self.stand_ins.keep,
+        )
+        return CheckpointRunner(
+            coordinator, files, slots, self._clock, events=events, background=background
+        )
 
     def choose(
         self, plan: JobPlan, refs: Sequence[CheckpointRef], commits_begun: int
@@ -104,7 +128,8 @@ class Restoration:
         )
 
     def _decide(self, refs: Sequence[CheckpointRef], rules: RestoreRules) -> RestoreDecision:
-        found = candidates(self._spec.storage, refs, self._spec.settings.storage)
+        spec, copies = self._spec, self.stand_ins if self.stand_ins.wanted else None
+        found = candidates(spec.storage, refs, spec.settings.storage, copies)
         try:
             decision = decide_restore(found, rules)
         except MissingFileError:
@@ -113,6 +138,11 @@ class Restoration:
             raise
         self._missing_since_ms = None
         return decision
+
+    def failed(self, error: BaseException) -> None:
+        """Learn why the current attempt failed."""
+        if self.point is not None:
+            self.stand_ins.failed(error, self.point.metadata.checkpoint_id)
 
     def _give_up(self, refs: Sequence[CheckpointRef]) -> None:
         """Make sure that nobody restores checkpoints whose output is going to be taken back.
@@ -174,12 +204,15 @@ class Restoration:
             inline_bytes=settings.state_files.inline_bytes,
             compress=settings.state_files.compress,
             in_memory=settings.state_files.in_memory,
-            reusable=point is not None and spec.claim.may_refer_to(point),
+            # What is damaged would be missed by every checkpoint that refers to it.
+            reusable=point is not None and not point.damaged and spec.claim.may_refer_to(point),
             storage=settings.storage,
             in_flight=self._in_flight(),
             allow_non_restored=settings.allow_non_restored,
             newer_output=self._newer_output,
             memory=settings.memory,
+            copies=self.stand_ins.place,
+            damaged=[] if point is None else list(point.damaged),
         )
 
 
@@ -188,22 +221,3 @@ def restored_entry(point: RestorePoint, now_ms: int) -> RestoredEntry:
     facts = point.metadata
     place = f"{point.storage_uri}/{point.directory}"
     return RestoredEntry(facts.checkpoint_id, now_ms, facts.kind == "savepoint", place)
-
-
-def checkpoint_runner(
-    spec: JobSpec,
-    slots: CommittingSlots,
-    clock: Clock,
-    events: CheckpointEvents,
-    background: Background,
-) -> CheckpointRunner:
-    """Return what takes a job's checkpoints; they are numbered behind the one it starts from."""
-    claim = spec.claim
-    coordinator = CheckpointCoordinator(
-        spec.settings.checkpoint,
-        spec.job_id,
-        next_checkpoint_id=claim.point.metadata.checkpoint_id + 1 if claim.point else 1,
-        completed=() if claim.owned is None else (claim.owned,),
-    )
-    files = CheckpointFiles(spec.storage, spec.job_id, claim, spec.settings.storage)
-    return CheckpointRunner(coordinator, files, slots, clock, events=events, background=background)

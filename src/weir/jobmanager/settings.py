@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,6 +67,18 @@ class StateFileSettings:
 
 
 @dataclass(frozen=True)
+class LocalRecovery:
+    """Whether slots keep copies of state files on their hosts, and read them when they restore.
+
+    Without `dirs` copies are where the host has temporary files.
+    """
+
+    backup: bool = False
+    restore: bool = False
+    dirs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class JobSettings:
     """Resolved settings of one job; times in milliseconds.
 
@@ -99,6 +112,7 @@ class JobSettings:
     storage: StorageOptions = field(default_factory=StorageOptions)
     memory: MemoryLimits = field(default_factory=MemoryLimits)
     tls: TlsFiles | None = None
+    local: LocalRecovery = field(default_factory=LocalRecovery)
 
     @classmethod
     def of(cls, layers: Sequence[Mapping[str, Any]]) -> JobSettings:
@@ -145,6 +159,7 @@ class JobSettings:
             storage=StorageOptions.of({option.key: get(option) for option in _STORAGE}),
             memory=MemoryLimits(get(e.EPOCH_MEMORY), get(e.OUTPUT_LIMIT), get(e.PROCESS_MEMORY)),
             tls=TlsFiles.wanted(settings, INTERNAL_ENABLED),
+            local=_local(settings),
         )
 
 
@@ -194,6 +209,24 @@ def _state_files(settings: Settings, checkpoint: CheckpointSettings) -> StateFil
             c.CHECKPOINT_DIR.key,
         )
     return StateFileSettings(settings.get(c.MEMORY_STATE_SIZE), compress, in_memory=True)
+
+
+def _local(settings: Settings) -> LocalRecovery:
+    """Return the settings of local recovery; both halves are needed for it to be of use."""
+    backup, restore = settings.get(c.LOCAL_BACKUP), settings.get(c.RECOVERY_FROM_LOCAL)
+    if backup != restore:
+        on, off = c.LOCAL_BACKUP.key, c.RECOVERY_FROM_LOCAL.key
+        on, off = (on, off) if backup else (off, on)
+        log.warning("%s is set, but %s is not: state is not restored from copies", on, off)
+    if not backup:
+        return LocalRecovery(backup, restore)
+    chosen = settings.get(c.LOCAL_BACKUP_DIRS) or settings.get(b.TMP_DIRS) or ""
+    dirs = tuple(path for part in re.split(r"[,:|]", chosen) if (path := part.strip()))
+    for path in dirs:
+        if not path.startswith("/"):
+            msg = f"{c.LOCAL_BACKUP_DIRS.key} names {path!r}, expected absolute paths"
+            raise UsageError(msg)
+    return LocalRecovery(backup, restore, dirs)
 
 
 def _claim_mode(settings: Settings) -> ClaimMode:

@@ -58,18 +58,13 @@ from weir.jobmanager.network import Reception, SlotNetwork, Staged
 from weir.jobmanager.operations import ExceptionView
 from weir.jobmanager.overtake import BarrierEpoch
 from weir.jobmanager.reports import Reports
-from weir.jobmanager.restoration import (
-    JobSpec,
-    Restoration,
-    checkpoint_runner,
-    restored_entry,
-)
+from weir.jobmanager.restoration import JobSpec, Restoration, restored_entry
 from weir.jobmanager.results import Results
 from weir.jobmanager.surroundings import Surroundings
 from weir.runtime.epoch import Epoch
 from weir.runtime.program import dump_program
 from weir.runtime.report import SubtaskReport
-from weir.slot.messages import Assignment, SlotFailure
+from weir.slot.messages import NEXT_ATTEMPT, Assignment, SlotFailure
 
 log = logging.getLogger("weir.job")
 TICK_S = 0.02
@@ -104,9 +99,8 @@ class Supervisor:
         self.reports = Reports()
         self.ended: Future[JobEnd] = Future()
         events = CheckpointEvents(self._completed, self._checkpoints_failed, self._staged_by)
-        self.checkpoints = checkpoint_runner(
-            spec, network, self.clock, events, background=surroundings.background
-        )
+        self.restoration = Restoration(spec, self.clock)
+        self.checkpoints = self.restoration.runner(network, events, surroundings.background)
         self.reception = Reception(
             network.registry,
             self.checkpoints,
@@ -114,7 +108,6 @@ class Supervisor:
             failed=self._slot_failed,
             staged=self._staged,
         )
-        self.restoration = Restoration(spec, self.clock)
         self._engine = engine
         self._surroundings = surroundings
         self._plan_bytes = dump_program(self.adopt(spec.plan))
@@ -187,6 +180,7 @@ class Supervisor:
         """End an attempt that failed; what slots know about it is more than others do."""
         lost, known = self._engine.lost(), self.network.registry.known_failure(attempt)
         shown = known_error(error, lost, known)
+        self.restoration.failed(shown)
         failure = Failure(
             shown,
             self.clock.monotonic_ms(),
@@ -345,7 +339,7 @@ class Supervisor:
         self.reports.clear()
         old = self.network.registry.begin_attempt(attempt)
         # Gone before the new ones start: what they still write would escape the clean-up.
-        self._tell_closing(self.network.dismiss(old, "a newer execution attempt begins"))
+        self._tell_closing(self.network.dismiss(old, NEXT_ATTEMPT))
         self.checkpoints.failover(attempt, self.plan)
         # What is not covered by a checkpoint by now comes again.
         self.results.drop_unreleased()
@@ -397,6 +391,7 @@ class Supervisor:
             partial(self.checkpoints.end, end),
             self._surroundings.background.close,
             self.network.close,
+            self.restoration.stand_ins.remove,
             partial(self._surroundings.leave, end),
         ):
             carry_out(step, _CLOSING)

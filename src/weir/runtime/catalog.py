@@ -6,7 +6,17 @@ from weir.errors import UsageError
 from weir.graph import kinds
 from weir.graph.kinds import Kind
 from weir.graph.plan import OperatorNode
-from weir.runtime import connected, keyed, rolling, sinks, stateless, window_operator
+from weir.runtime import (
+    async_wait,
+    connected,
+    interval_join,
+    keyed,
+    patterns,
+    rolling,
+    sinks,
+    stateless,
+    window_operator,
+)
 from weir.runtime.operator import Operator, TaskFacts
 
 SLOT_OPERATORS: dict[Kind, type[Operator]] = {
@@ -19,10 +29,13 @@ SLOT_OPERATORS: dict[Kind, type[Operator]] = {
     kinds.REDUCE: rolling.RollingReduce,
     kinds.AGGREGATE: rolling.RollingAggregate,
     kinds.WINDOW: window_operator.WindowOperator,
+    kinds.CEP: patterns.PatternOperator,
     kinds.CO_MAP: connected.CoMap,
     kinds.CO_FLAT_MAP: connected.CoFlatMap,
     kinds.CO_PROCESS: connected.CoProcess,
     kinds.BROADCAST_PROCESS: connected.BroadcastProcess,
+    kinds.INTERVAL_JOIN: interval_join.IntervalJoin,
+    kinds.ASYNC_WAIT: async_wait.AsyncWait,
     kinds.FUNCTION_SINK: sinks.FunctionSink,
     kinds.WRITER_SINK: sinks.SinkOperator,
     kinds.BATCH_SINK: sinks.DriverSinkOperator,

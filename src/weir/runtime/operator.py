@@ -92,6 +92,13 @@ class Operator:
         """Handle a chunk of one input."""
         raise NotImplementedError
 
+    def settle(self) -> None:
+        """Finish what records began: nothing of them is to be under way any more.
+
+        Called when an epoch's records have all been given, before the watermark and the barrier,
+        and before a barrier in the middle of a level; for producers before consumers.
+        """
+
     def on_watermark(self, watermark: int) -> None:
         """Advance event time: everything up to `watermark` has been seen."""
         self.watermark = watermark
@@ -179,6 +186,15 @@ class Operator:
         if timestamps is not None:
             stamps = [t for i, t in enumerate(timestamps) if i not in drop]
         self.emit_results(rest, stamps)
+
+    def emit_side(self, tag: str, values: list[Any], timestamps: list[int | None] | None) -> None:
+        """Hand records to the consumers of a side output."""
+        declared = self.node.side_types.get(tag)
+        if scalar_clean(declared) is not None:
+            values = [self._admitted(declared, v, v) for v in values]
+        chunk = Chunk(values, timestamps)
+        for consumer in self.side_consumers.get(tag, ()):
+            consumer(chunk)
 
     def results(self, function: Callable[[Any], Any], values: list[Any]) -> list[Any]:
         """Return what a function returns for every record."""

@@ -3,8 +3,8 @@
 `run_level` is the whole contract with the engine: the complete input of one level and epoch goes
 in, frames come out, and nothing happens in between that the caller could see. The order inside an
 epoch is fixed: due processing-time timers, broadcast input, other input in order of origin, then
-the watermark with its timers, then the barrier's sync phase. Rows in flight of a restored
-checkpoint belong to the first epoch, before everything newer on their edge.
+the end of what it set off, the watermark with its timers, then the barrier's sync phase. Rows in
+flight of a restored checkpoint belong to the first epoch, before everything newer on their edge.
 
 A barrier that overtakes rows takes the sync phase of all operators in the middle of a level, by
 `cut`, between two slices of records; then the barrier at the end of the epoch means nothing here.
@@ -290,7 +290,10 @@ class Subtask:
         if barrier.checkpoint_id == self._cut_id:
             msg = f"checkpoint {barrier.checkpoint_id} was cut here already, at level {level} again"
             raise RuntimeError(msg)
-        self._sync_phase(list(self.operators.values()), barrier)
+        operators = list(self.operators.values())
+        for op in operators:
+            op.settle()
+        self._sync_phase(operators, barrier)
         self._cut_id = barrier.checkpoint_id
         frames = list(output or ())
         if self._progress is not None:
@@ -316,6 +319,7 @@ class Subtask:
             watermark = self._input_watermark(inputs)
             if final:
                 watermark = MAX_WATERMARK
+            op.settle()
             if watermark is not None and watermark > op.watermark:
                 op.on_watermark(watermark)
             if final:

@@ -10,6 +10,7 @@ from weir.ids import JobId
 from weir.runtime.frame import load_program
 from weir.runtime.operator import TaskFacts
 from weir.runtime.subtask import Subtask
+from weir.slot.copies import HostCopies, SlotCopies, open_copies
 from weir.slot.files import SlotFiles
 from weir.slot.messages import Assignment
 from weir.slot.restore import restore_subtask
@@ -19,10 +20,11 @@ from weir.storage.uri import open_storage
 
 @dataclass(frozen=True)
 class SlotIdentity:
-    """Which slot of which attempt."""
+    """Which slot of which attempt; `driver_pid` is the driver's process if it is on this host."""
 
     attempt: int
     subtask: int
+    driver_pid: int | None = None
 
 
 def build_slot(
@@ -43,6 +45,7 @@ def build_slot(
         Exception: state cannot be read, or a user function cannot be opened.
     """
     own = storage or open_storage(assignment.storage_uri, assignment.storage)
+    made, found = _copies(assignment, identity)
     files = SlotFiles(
         own,
         JobId(assignment.job_id),
@@ -52,6 +55,7 @@ def build_slot(
         compress=assignment.compress,
         in_memory=assignment.in_memory,
         options=assignment.storage,
+        copies=made,
     )
     facts = TaskFacts(
         job_id=assignment.job_id,
@@ -69,7 +73,21 @@ def build_slot(
     )
     reach("slot starts")
     subtask = Subtask(load_program(assignment.plan), adapt(facts))
-    restore_subtask(subtask, assignment, storage)
+    restore_subtask(subtask, assignment, storage, found)
     reach("slot restored")
     subtask.open()
     return subtask, files
+
+
+def _copies(
+    assignment: Assignment, identity: SlotIdentity
+) -> tuple[SlotCopies | None, HostCopies | None]:
+    """Open the copies of state files on this host, to make some and to read; None if unwanted."""
+    if assignment.copies is None:
+        return None, None
+    return open_copies(
+        assignment.copies,
+        subtask=identity.subtask,
+        attempt=identity.attempt,
+        driver_pid=identity.driver_pid,
+    )

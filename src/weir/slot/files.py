@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 from weir.backend.base import SharedFiles
 from weir.checkpoint.paths import (
@@ -23,6 +23,7 @@ from weir.checkpoint.paths import (
 )
 from weir.errors import CorruptStateError, StorageError
 from weir.ids import JobId
+from weir.slot.copies import CopyStream, RestoreCopies, SlotCopies, copy_name
 from weir.snapshot import FileFacts, FileHandle, SnapshotReader, SnapshotWriter
 from weir.storage.base import MissingFileError, Storage
 from weir.storage.options import StorageOptions
@@ -33,18 +34,36 @@ _CHUNK = 4 << 20
 _SAVEPOINT_INLINE = 20 << 10
 
 
+class _Out(Protocol):
+    def write(self, data: Any, /) -> int:
+        """Take bytes."""
+
+
+@dataclass(frozen=True)
+class _Both:
+    """A file and its copy: bytes go to the file first."""
+
+    file: _Out
+    copy: CopyStream
+
+    def write(self, data: Any, /) -> int:
+        written = self.file.write(data)
+        self.copy.write(data)
+        return written
+
+
 class _Growing(io.RawIOBase):
     """A stream that stays in memory until it is too big for that, then becomes a file.
 
     Without a limit it stays in memory.
     """
 
-    def __init__(self, open_file: Callable[[], BinaryIO], limit: int | None) -> None:
+    def __init__(self, open_file: Callable[[], _Out], limit: int | None) -> None:
         super().__init__()
         self._open_file = open_file
         self._limit = limit
         self._memory = io.BytesIO()
-        self._file: BinaryIO | None = None
+        self._file: _Out | None = None
 
     def writable(self) -> bool:
         return True
@@ -69,7 +88,8 @@ class SlotFiles:
 
     Files of up to `inline_bytes` are not written to the storage: their bytes travel in the handle.
     With `in_memory` there is no storage, and state of an operator beyond that size is refused. With
-    `own_directory` all files go there, none is shared.
+    `own_directory` all files go there, none is shared. With `copies` every file that is written to
+    the storage has a copy on this host, made of the same bytes.
     """
 
     storage: Storage
@@ -81,6 +101,7 @@ class SlotFiles:
     in_memory: bool = False
     options: StorageOptions | None = None
     own_directory: str | None = None
+    copies: SlotCopies | None = None
 
     def at(self, directory: str) -> tuple[SlotFiles, str]:
         """Return who makes the files of a checkpoint directory, and its path on the storage.
@@ -96,6 +117,7 @@ class SlotFiles:
             inline_bytes=min(self.inline_bytes, _SAVEPOINT_INLINE),
             in_memory=False,
             own_directory=name,
+            copies=None,
         )
         return files, name
 
@@ -124,10 +146,21 @@ class SlotFiles:
         name = new_data_file(self.subtask, self.attempt)
         with ExitStack() as stack:
             path = resolve(directory, name)
-            out = _Growing(lambda: stack.enter_context(self.storage.open_write(path)), limit)
+            out = _Growing(lambda: self.create(stack, path), limit)
             writer = SnapshotWriter(out, compress=self.compress)  # type: ignore[arg-type]
             facts: FileFacts = writer.finish(fill(writer))
         return FileHandle(prefix + name, facts.size, facts.crc32, out.contents())
+
+    def create(self, stack: ExitStack, path: str, local: Path | None = None) -> _Out:
+        """Open a new file; it is durable when the stack ends normally, else nothing is there.
+
+        What is written are the bytes of the `local` file, where one is given.
+        """
+        if self.copies is None:
+            return stack.enter_context(self.storage.open_write(path))
+        # Ends last, so that there is no copy of a file that could not be made durable.
+        copy = stack.enter_context(self.copies.beside(copy_name(path), local))
+        return _Both(stack.enter_context(self.storage.open_write(path)), copy)
 
     def shared(self, operator: str) -> OperatorFiles:
         """Return where an operator's shared files go."""
@@ -164,10 +197,8 @@ class OperatorFiles:
             data = local.read_bytes()
             return FileHandle(self._prefix + name, len(data), zlib.crc32(data), data)
         size = checksum = 0
-        with (
-            local.open("rb") as source,
-            files.storage.open_write(f"{self._directory}/{name}") as out,
-        ):
+        with local.open("rb") as source, ExitStack() as stack:
+            out = files.create(stack, f"{self._directory}/{name}", local)
             while chunk := source.read(_CHUNK):
                 out.write(chunk)
                 size += len(chunk)
@@ -178,7 +209,9 @@ class OperatorFiles:
         """Delete a file that no checkpoint refers to; failures are logged."""
         if handle.data is not None:
             return
-        name = handle.path.rsplit("/", 1)[-1]
+        name = copy_name(handle.path)
+        if self._files.copies is not None:
+            self._files.copies.drop(name)
         try:
             self._files.storage.delete(f"{self._directory}/{name}")
         except StorageError as error:
@@ -209,11 +242,15 @@ class Recording:
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """The files of a checkpoint, relative to its directory; `job_id` is the job that reads them."""
+    """The files of a checkpoint, relative to its directory; `job_id` is the job that reads them.
+
+    Where there are `copies`, those that are whole are read instead.
+    """
 
     storage: Storage
     directory: str
     job_id: str = ""
+    copies: RestoreCopies | None = None
 
     def reader(self, handle: FileHandle) -> SnapshotReader:
         """Open a snapshot file for reading by ranges."""
@@ -221,7 +258,15 @@ class StoredFiles:
         if data is not None:
             return SnapshotReader(lambda o, n: data[o : o + n], len(data), handle.path)
         path = resolve(self.directory, handle.path)
+        copy = self._copy(handle, path)
+        if copy is not None:
+            return SnapshotReader(lambda o, n: _read(copy, o, n), handle.size, str(copy))
         return SnapshotReader(lambda o, n: self.storage.read_range(path, o, n), handle.size, path)
+
+    def _copy(self, handle: FileHandle, path: str) -> Path | None:
+        if self.copies is None or handle.data is not None:
+            return None
+        return self.copies.of(handle, f"{self.storage.uri}/{path}")
 
     def lasting(self, handle: FileHandle) -> FileHandle:
         """Return the handle by which new checkpoints refer to a file, where they may."""
@@ -236,10 +281,11 @@ class StoredFiles:
             StorageError: it cannot be read, or not be found; trying again may help.
         """
         path = resolve(self.directory, handle.path)
+        copy = self._copy(handle, path)
         size = checksum = 0
         try:
             with target.open("wb") as out:
-                while chunk := self._chunk(handle, path, size):
+                while chunk := self._chunk(handle, path, size, copy):
                     out.write(chunk)
                     size += len(chunk)
                     checksum = zlib.crc32(chunk, checksum)
@@ -247,6 +293,9 @@ class StoredFiles:
             # The driver has just read it: this host sees the storage late, or not at all.
             msg = f"state file {path!r} is missing on this host; is the storage mounted here?"
             raise StorageError(msg) from error
+        if copy is not None and (size, checksum) != (handle.size, handle.crc32):
+            msg = f"the copy {str(copy)!r} changed while it was read; the next restart looks again"
+            raise StorageError(msg)
         if (size, checksum) != (handle.size, handle.crc32):
             msg = (
                 f"state file {path!r} is corrupt: {size} bytes with checksum {checksum:08x}, "
@@ -254,7 +303,24 @@ class StoredFiles:
             )
             raise CorruptStateError(msg)
 
-    def _chunk(self, handle: FileHandle, path: str, offset: int) -> bytes:
+    def _chunk(self, handle: FileHandle, path: str, offset: int, copy: Path | None) -> bytes:
         if handle.data is not None:
             return handle.data[offset : offset + _CHUNK]
+        if copy is not None:
+            return _read(copy, offset, _CHUNK)
         return self.storage.read_range(path, offset, _CHUNK)
+
+
+def _read(copy: Path, offset: int, length: int) -> bytes:
+    """Return a part of a copy; whoever asks checks it once more.
+
+    Raises:
+        StorageError: it cannot be read; the next attempt looks again.
+    """
+    try:
+        with copy.open("rb") as file:
+            file.seek(offset)
+            return file.read(length)
+    except OSError as error:
+        msg = f"the copy {str(copy)!r} cannot be read: {error.strerror or error}"
+        raise StorageError(msg) from error

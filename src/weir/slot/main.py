@@ -32,10 +32,13 @@ from weir.clock import SystemClock
 from weir.config.backend import TMP_DIRS
 from weir.slot.build import SlotIdentity, build_slot
 from weir.slot.channel import Channel, ChannelError, tcp_location
+from weir.slot.copies import remove_copies
 from weir.slot.memory_watch import watch_memory
 from weir.slot.messages import (
+    NEXT_ATTEMPT,
     Acknowledge,
     Assignment,
+    CopyPlace,
     Decline,
     Hello,
     Register,
@@ -60,7 +63,8 @@ class SlotProcess:
     def __init__(self, spec: dict[str, Any], token: bytes) -> None:
         """Take what the starter passed on."""
         self._spec = spec
-        self._identity = SlotIdentity(spec["attempt"], spec["subtask"])
+        self._identity = SlotIdentity(spec["attempt"], spec["subtask"], spec.get("watch_pid"))
+        self._copies: CopyPlace | None = None
         self._token = token
         self._clock = SystemClock()
         self._tls = None if spec["tls"] is None else TlsFiles(**spec["tls"])
@@ -97,6 +101,7 @@ class SlotProcess:
 
     def _begin(self, assignment: Assignment) -> None:
         """Restore and serve; the lease is kept from here on, however long that takes."""
+        self._copies = assignment.copies
         keeping = threading.Thread(
             target=self._keep_lease, args=(assignment,), name="lease", daemon=True
         )
@@ -155,8 +160,15 @@ class SlotProcess:
     def dismissed(self, reason: str) -> SlotFailure | None:
         """Close, then end the process soon; return what went wrong when operators were closed."""
         failure = self._close_operators()
+        if reason != NEXT_ATTEMPT:
+            self._remove_copies()
         self.leave(reason)
         return failure
+
+    def _remove_copies(self) -> None:
+        """Remove the copies of state files on this host: the job is over."""
+        if self._copies is not None:
+            remove_copies(self._copies)
 
     def leave(self, reason: str) -> None:
         """End the process soon; safe to call from any thread."""
@@ -187,10 +199,12 @@ class SlotProcess:
                 silent = self._clock.monotonic_ms() - alive_ms
                 log.warning("no heartbeat for %d ms: %s", silent, error)
                 if silent > assignment.lease_ms:
+                    self._remove_copies()
                     self.leave("the lease with the driver ran out")
             _wait(self._leaving, watch, assignment.heartbeat_ms / 1000)
             if watch is not None and _is_readable(watch):
                 self._orphaned = True
+                self._remove_copies()
                 self.leave("the driver process is gone")
         if self._service is None:
             # Still restoring, or in the user's open(): nobody waits for the result.

@@ -20,6 +20,8 @@ from weir.storage.options import StorageOptions
 LOST = "SlotLost"
 """The kind of failure that others saw of a slot; all other kinds a slot itself has told."""
 OUT_OF_MEMORY = "OutOfMemory"
+NEXT_ATTEMPT = "a newer execution attempt begins"
+"""Why a slot is told to leave while the job goes on: what it keeps for others stays."""
 
 
 class OperatorShare(msgspec.Struct, frozen=True):
@@ -136,13 +138,26 @@ class InFlightSource(msgspec.Struct, frozen=True):
     file: FileHandle
 
 
+class CopyPlace(msgspec.Struct, frozen=True):
+    """Where slots keep copies of state files: a directory of this name in each of `dirs`.
+
+    Without `dirs` it is in the host's directory for temporary files. With `restore` copies are
+    read when state is restored.
+    """
+
+    name: str
+    dirs: list[str]
+    restore: bool
+
+
 class Assignment(msgspec.Struct, frozen=True):
     """A slot's work: plan, identity, and the state to start from.
 
     Files of the restored checkpoint are relative to `restore_directory`. With `reusable`, new
     checkpoints may refer to its shared files. With `in_memory` all state travels in messages.
     `in_flight` are all rows that the barrier overtook, for all subtasks. `newer_output` is what
-    becomes of output that checkpoints newer than the restored one committed.
+    becomes of output that checkpoints newer than the restored one committed. Files in `damaged`
+    are not to be read: only copies in `copies` can stand in for them.
     """
 
     job_id: str
@@ -167,6 +182,8 @@ class Assignment(msgspec.Struct, frozen=True):
     allow_non_restored: bool = False
     newer_output: NewerOutput = NewerOutput.NONE
     memory: MemoryLimits = MemoryLimits()
+    copies: CopyPlace | None = None
+    damaged: list[str] = []
 
 
 class EpochCall(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from weir.errors import CorruptStateError
 from weir.keygroup import KeyGroupRange
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.subtask import Subtask
+from weir.slot.copies import HostCopies, RestoreCopies, copy_name
 from weir.slot.files import StoredFiles
 from weir.slot.messages import Assignment, KeyedSource, OperatorRestore
 from weir.slot.rows import restore_rows
@@ -21,20 +22,27 @@ from weir.storage.uri import open_storage
 
 
 def restore_subtask(
-    subtask: Subtask, assignment: Assignment, storage: Storage | None = None
+    subtask: Subtask,
+    assignment: Assignment,
+    storage: Storage | None = None,
+    copies: HostCopies | None = None,
 ) -> None:
     """Restore every operator; nothing of the user has run yet.
 
-    Reads from `storage` where it is given, else from the one that the assignment names.
+    Reads from `storage` where it is given, else from the one that the assignment names; and before
+    that from the host's `copies`, if the assignment wants them.
 
     Raises:
         CorruptStateError: a file is damaged or does not hold what the metadata says.
+        MissingCopyError: only a copy could have been read, and there is none.
         IncompatibleStateError: rows in flight have no place in the program.
     """
     if assignment.checkpoint_id is None:
         return
     opened = storage or open_storage(assignment.restore_uri, assignment.storage)
-    files = StoredFiles(opened, assignment.restore_directory, assignment.job_id)
+    files = StoredFiles(
+        opened, assignment.restore_directory, assignment.job_id, _copies(assignment, copies)
+    )
     readers: dict[str, SnapshotReader] = {}
 
     def reader(handle: FileHandle) -> SnapshotReader:
@@ -65,6 +73,13 @@ def restore_subtask(
             op.restore(assignment.checkpoint_id, keyed, elements, raw)
     stored = [(source.subtask, reader(source.file)) for source in assignment.in_flight]
     restore_rows(subtask, stored, allow_missing=assignment.allow_non_restored)
+
+
+def _copies(assignment: Assignment, host: HostCopies | None) -> RestoreCopies | None:
+    place, checkpoint_id = assignment.copies, assignment.checkpoint_id
+    if host is None or place is None or not place.restore or checkpoint_id is None:
+        return None
+    return RestoreCopies(host, checkpoint_id, frozenset(map(copy_name, assignment.damaged)))
 
 
 def _footer(reader: SnapshotReader, operator: str) -> dict[str, Any]:

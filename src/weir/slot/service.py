@@ -235,6 +235,7 @@ class SlotService:
             upload = Upload(files)
             stored = None if share.rows is None else StoredRows(self._subtask.plan, share.rows)
             upload.run(path, snapshots, stored)
+            upload.keep_copies(barrier.checkpoint_id)
             elapsed = self._clock.monotonic_ms() - started
             refuse_too_long(upload)
             self._send(
@@ -269,6 +270,8 @@ class SlotService:
                 reach("slot.commit")
                 self._subtask.notify_complete(checkpoint_id)
                 reach("slot.committed")
+                if self._files.copies is not None:
+                    self._files.copies.completed(checkpoint_id)
             except Exception as error:
                 self._fail(error)
                 raise
@@ -284,6 +287,8 @@ class SlotService:
         def tell() -> None:
             self._fence(attempt)
             self._subtask.notify_aborted(checkpoint_id)
+            if self._files.copies is not None:
+                self._files.copies.aborted(checkpoint_id)
 
         self._between_records.soon(tell)
 

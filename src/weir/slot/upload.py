@@ -29,6 +29,15 @@ class Upload:
         """Return the shared files that were made."""
         return [handle for recording in self._recordings for handle in recording.created]
 
+    def keep_copies(self, checkpoint_id: int) -> None:
+        """Put copies of all files of this share together, where copies are made."""
+        copies = self._files.copies
+        if copies is None:
+            return
+        own = [] if self.file is None else [self.file]
+        shared = [h for share in self.shares for h in (*share.layers, *share.attachments)]
+        copies.keep(checkpoint_id, own + shared, own + self.created)
+
     def run(
         self,
         directory: str,

@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from weir.failpoint import reach
+from weir.jobmanager.background import in_thread
 from weir.runtime.frame import (
     REPORT_EDGE,
     Frame,
@@ -155,7 +155,7 @@ class Relay:
         hangup = Hangup()
         budget = _Budget(self.limit * RELAY_FACTOR)
         futures = [
-            _in_background(_exchange, channel, call, part, budget=budget, hangup=hangup)
+            in_thread(_exchange, channel, call, part, budget=budget, hangup=hangup)
             for channel, part in zip(self._channels, parts, strict=False)
         ]
         try:
@@ -224,17 +224,3 @@ def _exchange(
 def _frames(batch: pa.RecordBatch) -> list[Frame]:
     columns = (batch.column(n).to_pylist() for n in range(3))
     return list(map(Frame, *columns, payload_views(batch.column(3))))
-
-
-def _in_background(work: Callable[..., Any], *arguments: Any, **named: Any) -> Future[Any]:
-    """Run in a thread that nobody waits for when the program ends: a slot may take long."""
-    future: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(work(*arguments, **named))
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="weir-relay", daemon=True).start()
-    return future

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import SparkSession
 
+from weir.checkpoint.retention import JobEnd
 from weir.clock import SystemClock
 from weir.common.configuration import Configuration
 from weir.config import ambient
@@ -16,7 +18,7 @@ from weir.config import rest as r
 from weir.config.effective import Settings
 from weir.config.security import REST_ENABLED
 from weir.errors import UsageError
-from weir.graph.plan import compile_plan
+from weir.graph.plan import JobPlan, compile_plan
 from weir.graph.transformation import StreamGraph
 from weir.graph.uids import check_uids
 from weir.ids import new_job_id
@@ -68,8 +70,20 @@ def submit(graph: StreamGraph, configuration: Configuration) -> LocalJob:
         graph.max_parallelism = most
     rest = _rest(resolved)
     announcement = None if rest is None else _announcement(rest)
-    job = LocalJob(_supervisor(graph, settings, spark, resolved.shown(), announcement=announcement))
-    job.supervisor.open()
+    declare_types(graph)
+    plan = compile_plan(graph, settings.parallelism or spark.sparkContext.defaultParallelism)
+    refuse_twin(plan.job_name, settings)
+    submission = Submission(
+        graph, plan, settings, shown=resolved.shown(), announcement=announcement
+    )
+    workspace = Workspace(new_job_id(), settings)
+    try:
+        job = LocalJob(_supervisor(submission, spark, workspace))
+        job.supervisor.open()
+    except BaseException:
+        # A job that was refused, or whose sources cannot be read, leaves nothing behind.
+        workspace.leave(JobEnd.FAILED)
+        raise
     job.start()
     if rest is not None:
         rest.register(job.control)
@@ -78,19 +92,21 @@ def submit(graph: StreamGraph, configuration: Configuration) -> LocalJob:
     return job
 
 
-def _supervisor(
-    graph: StreamGraph,
-    settings: JobSettings,
-    spark: SparkSession,
-    shown: Mapping[str, str],
-    announcement: Announcement | None,
-) -> Supervisor:
-    """Compile the program; everything that can be refused is refused here."""
-    declare_types(graph)
-    plan = compile_plan(graph, settings.parallelism or spark.sparkContext.defaultParallelism)
-    refuse_twin(plan.job_name, settings)
-    job_id, clock = new_job_id(), SystemClock()
-    workspace = Workspace(job_id, settings)
+@dataclass(frozen=True)
+class Submission:
+    """A program as it is to run; `shown` are its settings for people to see."""
+
+    graph: StreamGraph
+    plan: JobPlan
+    settings: JobSettings
+    shown: Mapping[str, str]
+    announcement: Announcement | None
+
+
+def _supervisor(submission: Submission, spark: SparkSession, workspace: Workspace) -> Supervisor:
+    """Find what the job starts from, and put together what runs it."""
+    plan, settings = submission.plan, submission.settings
+    job_id, clock = workspace.job_id, SystemClock()
     in_memory = settings.state_files.in_memory and settings.checkpoint_dir is None
     storage = MemoryStorage() if in_memory else workspace.storage
     origin = find_origin(job_id, plan, settings, storage, work_root=workspace.root)
@@ -110,16 +126,17 @@ def _supervisor(
         plan=plan,
         settings=settings,
         storage=storage,
-        graph=graph,
+        graph=submission.graph,
         claim=origin.claim,
         lineage=origin.lineage,
-        configuration=shown,
+        configuration=submission.shown,
+        one_host=place.local,
     )
     surroundings = Surroundings(
         clock=clock,
         background=BackgroundThread("weir-checkpoints"),
         commit=engine.sinks.commit,
-        changed=partial(_changed, workspace, announcement),
+        changed=partial(_changed, workspace, submission.announcement),
         leave=workspace.leave,
     )
     results = Results(settings.checkpoint.interval_ms is not None)

@@ -13,6 +13,7 @@ With `--unaligned` barriers overtake rows, at pauses that follow from the seed t
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,16 +21,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from weir.checkpoint.paths import resolve
 from weir.checkpoint.settings import CheckpointingMode, CheckpointSettings, Retention
 from weir.checkpoint.store import list_completed, verify_files
 from weir.errors import WeirError
 from weir.jobmanager.job_states import Over, Running, Stop
 from weir.jobmanager.overtake import Outcome
-from weir.jobmanager.settings import StateFileSettings
+from weir.jobmanager.settings import LocalRecovery, StateFileSettings
 from weir.runtime.epoch import Epoch
 from weir.runtime.memory import MemoryLimits
 from weir.slot.messages import EpochCall
 from weir.storage.memory import MemoryStorage
+from weir.storage.private_files import remove_directory, temporary_directory
 from weir.testing.campaign_backends import settings_of
 from weir.testing.campaign_program import TEXT_FOLDER, TRANSACTIONS_FOLDER, build, expected
 from weir.testing.campaign_scenario import Dice, Mode, Op, OpKind, Scenario
@@ -75,6 +78,12 @@ class _Run:
         self.excused: list[str] = []
         self.overtaken = 0
         self._pauses = Dice(scenario.seed + 2)
+        self._local = LocalRecovery()
+        self._damaged: dict[str, bytes] = {}
+        if scenario.local:
+            self.copies = temporary_directory("weir-campaign-")
+            self._local = LocalRecovery(backup=True, restore=True, dirs=(str(self.copies),))
+            world.rot, world.repair = self._rot, self._repair
         if scenario.mode is Mode.UNALIGNED:
             world.overtaker = self._overtake
 
@@ -103,6 +112,7 @@ class _Run:
             claim=scenario.claim,
             # In a third of the scenarios every frame of an epoch goes through a file.
             memory=MemoryLimits(held=0) if scenario.inline_bytes else MemoryLimits(),
+            local=self._local,
         )
         graph = build(self.world.name, scenario.events, scenario.rules)
         return JobHarness(graph, scenario.parallelism, options)
@@ -236,12 +246,39 @@ class _Run:
             self._sabotage(job)
         return job
 
+    def _rot(self) -> None:
+        """Flip a bit in every file of the newest checkpoint of the job that is running."""
+        for stored in list_completed(self.storage, self.jobs[-1].job_id)[:1]:
+            names = {file.path for file in stored.metadata.files if file.data is None}
+            for path in sorted(resolve(stored.directory, name) for name in names):
+                data = self._damaged[path] = self.storage.read(path)
+                self.storage.delete(path)
+                self.storage.create(path, data[:-1] + bytes([data[-1] ^ 1]))
+
+    def _repair(self) -> None:
+        """Bring back what was damaged: the next driver has no copies of it."""
+        for path, data in self._damaged.items():
+            if self.storage.exists(path):
+                self.storage.delete(path)
+                self.storage.create(path, data)
+        self._damaged.clear()
+
+    def close(self) -> list[str]:
+        """Remove all copies; return what the last job, which ended in order, left of its own."""
+        if not self.scenario.local:
+            return []
+        place = self.jobs[-1].supervisor.restoration.stand_ins.place
+        left = [name for name in os.listdir(self.copies) if place and name == place.name]
+        remove_directory(self.copies)
+        return [] if self.cut_short else [f"local copies left: {name}" for name in left]
+
     def _note_zombies(self, job: JobHarness) -> None:
         self._zombies += [(job.slots, slot) for slot in job.slots.zombies]
         job.slots.zombies = []
 
     def _new_driver(self) -> None:
         """The driver is gone; its slots are too, or linger until their lease ends."""
+        self._repair()
         job = self.jobs[-1]
         job.gone = True
         self._note_zombies(job)
@@ -291,11 +328,13 @@ def run(
     scenario = replace(Scenario.of(seed), mode=mode)
     world = World(crashes)
     running = _Run(scenario, world, sabotage)
+    left: list[str] = []
     try:
         running.run()
     finally:
         world.close()
-    return Result(world.labels, world.struck, _problems(running), running.overtaken)
+        left = running.close()
+    return Result(world.labels, world.struck, _problems(running) + left, running.overtaken)
 
 
 def _problems(running: _Run) -> list[str]:

@@ -57,7 +57,9 @@ class Op:
 class Scenario:
     """How a job is run when nothing goes wrong.
 
-    With `drain` the job ends by a stop that takes time to its end, when all input was read.
+    With `drain` the job ends by a stop that takes time to its end, when all input was read. With
+    `local` slots keep copies of state files, and whenever an attempt begins, all files of the
+    newest checkpoint are damaged.
     """
 
     seed: int
@@ -75,6 +77,7 @@ class Scenario:
     mode: Mode = Mode.ALIGNED
     ops: tuple[Op, ...] = ()
     drain: bool = False
+    local: bool = False
 
     @classmethod
     def of(cls, seed: int) -> Scenario:
@@ -112,7 +115,7 @@ class Scenario:
             for _ in range(dice.below(3))
         ]
         ordered = tuple(sorted(ops, key=lambda op: op.epoch))
-        return replace(found, ops=ordered, drain=dice.below(4) == 0)
+        return replace(found, ops=ordered, drain=dice.below(4) == 0, local=dice.below(4) == 0)
 
 
 ASKED: Final[dict[str, tuple[tuple[Op, ...], bool]]] = {

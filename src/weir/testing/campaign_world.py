@@ -25,6 +25,7 @@ from weir.testing.harness_slots import DriverCrash, HarnessSlot, Hooks, SlotCras
 T = TypeVar("T")
 _TEARABLE = frozenset({"create", "open_write", "delete_tree"})
 _CHANGING = _TEARABLE | {"delete"}
+_BEFORE_ATTEMPT, _BEHIND_ATTEMPT = "before BeginAttempt", "behind BeginAttempt"
 
 
 class Kind(enum.Enum):
@@ -80,6 +81,8 @@ class World(Hooks):
         self.full = False
         self.failing_trials = 0
         self.overtaker: Callable[[], None] | None = None
+        self.rot: Callable[[], None] | None = None
+        self.repair: Callable[[], None] | None = None
         self._crashes = {crash.point: crash for crash in crashes}
         self._slot: HarnessSlot | None = None
         self._file_systems: dict[int, _SlotFileSystem] = {}
@@ -100,6 +103,10 @@ class World(Hooks):
 
     def step(self, label: str) -> None:
         """Number a step and strike if this is the place."""
+        if label == _BEFORE_ATTEMPT and self.rot is not None:
+            self.rot()
+        if label == _BEHIND_ATTEMPT and self.repair is not None:
+            self.repair()
         if self._slot is not None and self._slot.dead:
             raise SlotCrash
         crash = self._here(label)

@@ -29,16 +29,11 @@ from weir.jobmanager.control import JobControl
 from weir.jobmanager.job_states import Busy, Closing, Idle, Over, Restarting
 from weir.jobmanager.origin import start_from
 from weir.jobmanager.overtake import BarrierEpoch, CutSlots, Outcome, Overtaking
-from weir.jobmanager.recovery import (
-    BehindCommits,
-    RestorePoint,
-    candidates,
-    load_restore_point,
-)
+from weir.jobmanager.recovery import BehindCommits, RestorePoint, candidates, load_restore_point
 from weir.jobmanager.restart import FixedDelayRestart, RestartStrategy
 from weir.jobmanager.restoration import JobSpec
 from weir.jobmanager.results import Results
-from weir.jobmanager.settings import JobSettings, StateFileSettings
+from weir.jobmanager.settings import JobSettings, LocalRecovery, StateFileSettings
 from weir.jobmanager.supervisor import Supervisor
 from weir.jobmanager.surroundings import Surroundings
 from weir.keygroup import key_group, subtask_of
@@ -74,8 +69,9 @@ class HarnessOptions:
     for `run_async`; `repeated` calls every slot twice, as Spark does after a task failed;
     `wait_for_checkpoints` holds collected records back until they are covered. State goes to
     files of any size unless `state_files` says otherwise; `claim` is what a successor may do with
-    the checkpoint that it starts from. In epochs whose barrier may overtake rows, slots handle
-    `slice_rows` records at a time.
+    the checkpoint that it starts from. Without `one_host` the driver does not look at the slots'
+    local copies, as if they were on other hosts. In epochs whose barrier may overtake rows, slots
+    handle `slice_rows` records at a time.
     """
 
     storage: Storage = field(default_factory=MemoryStorage)
@@ -97,6 +93,8 @@ class HarnessOptions:
     restart: RestartStrategy = _RESTART
     savepoint_dir: str | None = None
     memory: MemoryLimits = field(default_factory=MemoryLimits)
+    local: LocalRecovery = field(default_factory=LocalRecovery)
+    one_host: bool = True
 
 
 class _Collected(Results):
@@ -178,6 +176,7 @@ class JobHarness:
             claim_mode=options.claim,
             job_parameters=options.job_parameters,
             memory=options.memory,
+            local=options.local,
         )
         spec = JobSpec(
             job_id=self.job_id,
@@ -187,6 +186,7 @@ class JobHarness:
             graph=self._graph,
             claim=start_from(restore, plan, settings, options.storage),
             lineage=() if restore is None else (restore.metadata.job_id,),
+            one_host=options.one_host,
         )
         surroundings = Surroundings(
             clock=self.clock,

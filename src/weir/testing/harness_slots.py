@@ -402,6 +402,9 @@ class InProcessNetwork:
                     backend = getattr(operator, "backend", None)
                     if backend is not None:
                         backend.close()
+                    loop = getattr(operator, "loop", None)
+                    if loop is not None:
+                        loop.end()
 
     @staticmethod
     def _service(slot: HarnessSlot) -> SlotService:

@@ -359,12 +359,12 @@ def test_checkpoints_during_a_backlog_may_be_off_or_rarer(here, caplog):
 def test_what_has_no_effect_is_said_once_for_all(here, caplog):
     resolved(
         {
-            "execution.checkpointing.local-backup.enabled": "true",
+            "execution.state-recovery.approximate-local-recovery": "true",
             "execution.checkpointing.checkpoints-after-tasks-finish": "false",
             "execution.checkpointing.create-subdir": "true",
         }
     )
     (record,) = caplog.records
-    assert "local-backup.enabled (state is always restored" in record.getMessage()
+    assert "approximate-local-recovery (state is always restored" in record.getMessage()
     assert "checkpoints-after-tasks-finish" in record.getMessage()
     assert "create-subdir" not in record.getMessage()

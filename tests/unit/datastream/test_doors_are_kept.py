@@ -24,13 +24,14 @@ from weir.datastream.functions import (
     KeyedProcessFunction,
     ProcessAllWindowFunction,
     ProcessFunction,
+    ProcessJoinFunction,
     ProcessWindowFunction,
     SinkFunction,
     SourceFunction,
 )
 from weir.datastream.timerservice import TimerService
 from weir.datastream.window import Evictor, Trigger, WindowAssigner
-from weir.runtime import connected, context, keyed, window_context
+from weir.runtime import async_wait, connected, context, interval_join, keyed, window_context
 from weir.spark.function_source import JournalingContext
 from weir.testing.harness_sources import CollectingContext
 
@@ -42,13 +43,14 @@ KEPT_BY = {
         context.RuntimeContext,
         window_context.WindowStateStore,
     ),
-    RuntimeContext: (context.RuntimeContext,),
+    RuntimeContext: (context.RuntimeContext, async_wait.AsyncRuntimeContext),
     checkpointed.FunctionInitializationContext: (context.InitializationContext,),
     checkpointed.FunctionSnapshotContext: (context.SnapshotContext,),
     TimerService: (context.OperatorTimerService,),
     ProcessFunction.Context: (keyed.ElementContext,),
     KeyedProcessFunction.Context: (keyed.ElementContext,),
     KeyedProcessFunction.OnTimerContext: (keyed.TimerContext,),
+    ProcessJoinFunction.Context: (interval_join.PairContext,),
     CoProcessFunction.Context: (keyed.ElementContext,),
     KeyedCoProcessFunction.Context: (keyed.ElementContext,),
     KeyedCoProcessFunction.OnTimerContext: (keyed.TimerContext,),

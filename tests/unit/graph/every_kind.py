@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from weir.common import Encoder, Types, WatermarkStrategy
+from weir.cep import CEP, Pattern
+from weir.common import Encoder, Time, Types, WatermarkStrategy
 from weir.connector.file_sink import FileSink
 from weir.datastream import (
+    AsyncDataStream,
+    AsyncFunction,
     BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
     KeyedProcessFunction,
+    ProcessJoinFunction,
     SinkFunction,
     StreamExecutionEnvironment,
 )
@@ -56,6 +60,16 @@ class Rules(BroadcastProcessFunction):
         yield value
 
 
+class Pairs(ProcessJoinFunction):
+    def process_element(self, left, right, ctx):
+        yield left, right
+
+
+class Ask(AsyncFunction):
+    async def async_invoke(self, value):
+        return [value]
+
+
 class Sink(SinkFunction):
     def invoke(self, value, context):
         pass
@@ -75,11 +89,14 @@ def every_kind() -> StreamGraph:
     keyed.reduce(lambda a, b: a)
     keyed.sum(1)
     keyed.window(TumblingEventTimeWindows.of(5)).sum(1)
+    CEP.pattern(keyed, Pattern.begin("any")).select(len)
     pairs.connect(pairs).map(CoMap())
     pairs.connect(pairs).flat_map(CoFlatMap())
     pairs.connect(pairs).process(CoProcess())
     rules = pairs.broadcast(MapStateDescriptor("rules", Types.LONG(), Types.LONG()))
     pairs.connect(rules).process(Rules())
+    keyed.interval_join(keyed).between(0, 1).process(Pairs())
+    AsyncDataStream.ordered_wait(pairs, Ask(), Time.seconds(1))
     pairs.add_sink(Sink())
     pairs.sink_to(FileSink.for_row_format("out", Encoder.simple_string_encoder()).build())
     pairs.foreach_batch(lambda dataframe, checkpoint_id: None)

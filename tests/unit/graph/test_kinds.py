@@ -25,10 +25,13 @@ IDS = {
     "reduce": "d436f2c1324fbd52b77c68152948173d",
     "aggregate": "585138bd76745b9daff1366f5b4c6a55",
     "window": "8955459040bf893f19fdcd8c430af7e4",
+    "cep": "d0deb325f37482abbb0f915804f2b9f2",
     "co_map": "a1ca357bdcc4ac4902445636237e76cd",
     "co_flat_map": "3f6901403a7b0314a177f8f7d5ac8dd6",
     "co_process": "7638a54ac5bd1e9ce888bf9a16f82bc4",
     "broadcast_process": "050fec21d6bc185187206c6678872dc5",
+    "interval_join": "a8ac79c38b3fe7c8d61745edbff1ef03",
+    "async_wait": "c2d24761fb62051710f648ed5880a52e",
     "sink": "1d3f724c575c907f0632df332520c1db",
     "sink_v2": "0eb4cf755b70365bb4511a330628c4bc",
     "spark_sink": "bea6255ca9a8032f8150c72c5a517af2",
@@ -66,7 +69,8 @@ def test_no_id_of_an_operator_changes():
 def test_kinds_decide_who_has_state():
     found = {t.kind for t in every_kind().transformations if is_stateful(t)}
     always = {"broadcast_process", "sink_v2", "spark_sink"}
-    assert found == always | {"process", "reduce", "aggregate", "window"}
+    kept = {"process", "reduce", "aggregate", "window", "interval_join", "cep"}
+    assert found == always | kept
     assert {k.name for k in KINDS.values() if k.state is KindState.ALWAYS} == always
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
+from pyarrow import flight
 
 from weir.errors import StorageError
-from weir.jobmanager.gateway import Gateway
+from weir.jobmanager.gateway import FlightNetwork, Gateway, SlotPlace
+from weir.jobmanager.registry import SlotRegistry
 from weir.slot import service
-from weir.slot.channel import TOKEN_BYTES, Channel
+from weir.slot.channel import TOKEN_BYTES, Channel, ChannelError
 from weir.slot.files import SlotFiles
-from weir.slot.messages import Acknowledge, OperatorShare
+from weir.slot.messages import Acknowledge, Hello, OperatorShare, Register
 from weir.slot.service import refuse_too_long
 from weir.slot.upload import Upload
 from weir.snapshot import FileHandle
 from weir.storage.memory import MemoryStorage
+from weir.testing import ManualClock
 
 OPERATORS = 8
 STATE_BYTES = 5 << 20
@@ -59,3 +64,62 @@ def test_more_than_a_message_can_take_is_refused_before_it_is_sent(monkeypatch):
         StorageError, match=r"5242880 bytes.*5242879.*execution\.checkpointing\.dir"
     ):
         refuse_too_long(upload)
+
+
+class Silent(flight.FlightServerBase):
+    """A slot that takes a call and does not answer before it is allowed to."""
+
+    def __init__(self):
+        super().__init__("grpc://127.0.0.1:0")
+        self.asked, self.allowed = threading.Event(), threading.Event()
+
+    def do_action(self, context, action):
+        if action.type == "complete":
+            self.asked.set()
+            assert self.allowed.wait(60)
+        return [b"\x90"]
+
+
+@pytest.fixture
+def silent():
+    server = Silent()
+    yield server
+    server.allowed.set()
+    server.shutdown()
+
+
+@pytest.fixture
+def committing(silent, tmp_path):
+    """A job whose one slot, on another host, is silent in the middle of a commit."""
+    clock = ManualClock()
+    registry = SlotRegistry(clock, 10_000)
+    registry.begin_attempt(0)
+    registry.locate(0, 0, 0)
+    assert registry.hello(Hello(0, 0, 1, "elsewhere", ""))
+    assert registry.register(Register(0, 0, "", f"grpc://127.0.0.1:{silent.port}", []))
+    network = FlightNetwork(registry, clock, SlotPlace(tmp_path / "sockets", tmp_path, local=True))
+    with ThreadPoolExecutor(1) as pool:
+        commit = pool.submit(network.complete, 7)
+        assert silent.asked.wait(30)
+        yield network, commit, clock
+        silent.allowed.set()
+
+
+@pytest.mark.parametrize("end", ["next attempt", "end of the job"])
+def test_failover_does_not_wait_for_the_commit_of_a_host_that_is_gone(committing, end):
+    network, commit, clock = committing
+    network.registry.begin_attempt(1) if end == "next attempt" else network.registry.close()
+    # It has the time that a slot has to leave, from the moment when that is noticed.
+    while not commit.done():
+        clock.advance(1000)
+        wait([commit], 0.2)
+    with pytest.raises(ChannelError, match=r"complete at grpc://.*attempt 0 has been over"):
+        commit.result()
+
+
+def test_a_commit_of_the_current_attempt_may_take_long(committing, silent):
+    _, commit, clock = committing
+    clock.advance(300_000)
+    assert not wait([commit], 0.5).done
+    silent.allowed.set()
+    assert commit.result(30) == []

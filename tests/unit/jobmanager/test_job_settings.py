@@ -7,7 +7,7 @@ import pytest
 from weir.errors import UsageError
 from weir.jobmanager.claims import ClaimMode
 from weir.jobmanager.restart import ExponentialDelayRestart, FixedDelayRestart, NoRestart
-from weir.jobmanager.settings import JobSettings
+from weir.jobmanager.settings import JobSettings, LocalRecovery
 
 
 def test_defaults_are_flinks():
@@ -56,8 +56,50 @@ def test_what_cannot_be_is_refused_by_name(key, value, message):
 
 
 def test_settings_without_effect_are_said(caplog):
-    JobSettings.of([{"execution.checkpointing.local-backup.enabled": "true"}])
-    assert "without effect here: execution.checkpointing.local-backup.enabled" in caplog.text
+    JobSettings.of([{"execution.checkpointing.write-buffer-size": 1}])
+    assert "without effect here: execution.checkpointing.write-buffer-size" in caplog.text
+
+
+def test_one_older_key_turns_both_halves_of_local_recovery_on(caplog):
+    assert JobSettings().local == JobSettings.of([{}]).local == LocalRecovery()
+    found = JobSettings.of([{"state.backend.local-recovery": "true"}])
+    assert found.local == LocalRecovery(backup=True, restore=True)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("layer", "dirs"),
+    [
+        ({}, ()),
+        ({"io.tmp.dirs": "/fast"}, ("/fast",)),
+        ({"execution.checkpointing.local-backup.dirs": "/a, /b"}, ("/a", "/b")),
+        (
+            {"taskmanager.state.local.root-dirs": "/a:/b|/c", "io.tmp.dirs": "/t"},
+            ("/a", "/b", "/c"),
+        ),
+    ],
+)
+def test_copies_are_where_somebody_chose_or_temporary_files_are(layer, dirs):
+    found = JobSettings.of([{"state.backend.local-recovery": "true", **layer}])
+    assert found.local.dirs == dirs
+
+
+def test_a_relative_directory_of_copies_is_refused():
+    layer = {"state.backend.local-recovery": "true", "taskmanager.state.local.root-dirs": "here"}
+    with pytest.raises(UsageError, match="names 'here', expected absolute paths"):
+        JobSettings.of([layer])
+
+
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [
+        ("execution.checkpointing.local-backup.enabled", "execution.state-recovery.from-local"),
+        ("execution.state-recovery.from-local", "execution.checkpointing.local-backup.enabled"),
+    ],
+)
+def test_half_of_local_recovery_is_warned_of(caplog, key, other):
+    JobSettings.of([{key: "true"}])
+    assert f"{key} is set, but {other} is not" in caplog.text
 
 
 def test_backends_get_their_options_by_key_with_defaults():

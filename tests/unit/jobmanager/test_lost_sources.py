@@ -9,7 +9,8 @@ from weir.common.typeinfo import Types
 from weir.datastream import StreamExecutionEnvironment
 from weir.errors import IncompatibleStateError
 from weir.graph.plan import compile_plan
-from weir.jobmanager.recovery import RestorePoint, refuse_lost_sources
+from weir.jobmanager.assignments import refuse_lost_sources
+from weir.jobmanager.recovery import RestorePoint
 
 
 def plan(*uids):

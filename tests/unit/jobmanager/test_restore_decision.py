@@ -34,19 +34,23 @@ from weir.storage.base import MissingFileError
 from weir.testing.harness import collect
 
 OLD, NEW = "a" * 32, JobId("c" * 32)
-WHOLE, MISSING, DAMAGED = "whole", "missing", "damaged"
+WHOLE, COPIED, MISSING, DAMAGED = "whole", "copied", "missing", "damaged"
 
 
 def candidate(number: int, state: str) -> Candidate:
     ref = CheckpointRef(number, f"{OLD}/chk-{number}")
-    if state != WHOLE:
-        return Candidate(ref, None, (f"file {number} is {state}",), state == MISSING)
+    problems = (f"file {number} is {state}",)
+    if state in (MISSING, DAMAGED):
+        return Candidate(ref, None, problems, state == MISSING)
     facts = CheckpointMetadata(number, OLD, "totals", 0, "checkpoint", 0)
+    if state == COPIED:
+        point = RestorePoint("file:///x", ref.directory, facts, (f"file {number}",))
+        return Candidate(ref, point, problems)
     return Candidate(ref, RestorePoint("file:///x", ref.directory, facts))
 
 
 @given(
-    st.lists(st.sampled_from([WHOLE, MISSING, DAMAGED]), max_size=5),
+    st.lists(st.sampled_from([WHOLE, COPIED, MISSING, DAMAGED]), max_size=5),
     st.integers(0, 5),
     st.sampled_from(list(BehindCommits)),
     st.booleans(),
@@ -57,7 +61,7 @@ def test_a_restart_takes_the_newest_whole_checkpoint_and_never_repeats_output_un
 ) -> None:
     numbered = list(zip(range(len(states), 0, -1), states, strict=True))
     rules = RestoreRules(committed, behind, ("sums",) if stuck else (), patient)
-    newest = next((n for n, s in numbered if s == WHOLE), None)
+    newest = next((n for n, s in numbered if s in (WHOLE, COPIED)), None)
     passed = [(n, s) for n, s in numbered if n > (newest or 0)]
     try:
         decision = decide_restore((candidate(n, s) for n, s in numbered), rules)
@@ -76,6 +80,7 @@ def test_a_restart_takes_the_newest_whole_checkpoint_and_never_repeats_output_un
         assert not states
         return
     assert decision.point.metadata.checkpoint_id == newest
+    assert bool(decision.point.damaged) == (dict(numbered)[newest] == COPIED)
     assert [ref.checkpoint_id for ref in decision.passed_over] == [n for n, _ in passed]
     allowed = {
         BehindCommits.REPEAT: NewerOutput.STAYS,
@@ -173,3 +178,13 @@ def test_sinks_that_keep_what_they_commit_are_named(
     with caplog.at_level(logging.WARNING), pytest.raises(UsageError, match=name):
         world.start(4, BehindCommits.TAKE_BACK, collects=True)
     assert f"{name!r} cannot take back" in caplog.text
+
+
+def test_where_no_checkpoint_is_whole_the_message_says_what_can_be_done():
+    found = [candidate(3, DAMAGED), candidate(2, MISSING)]
+    with pytest.raises(CorruptStateError) as caught:
+        decide_restore(found, RestoreRules(committed=3))
+    text = str(caught.value)
+    assert text.startswith("no retained checkpoint can be used: checkpoint 3 cannot be used: ")
+    assert "checkpoint 2 cannot be used: " in text
+    assert "Bring the files back and start from checkpoint 3, or start from a savepoint" in text

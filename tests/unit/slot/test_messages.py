@@ -62,6 +62,7 @@ def test_every_message_has_a_decoder_before_any_thread_needs_it() -> None:
         messages.KeyedSource,
         messages.OperatorRestore,
         messages.InFlightSource,
+        messages.CopyPlace,
     }
     assert kinds - inner == set(MESSAGES)
 

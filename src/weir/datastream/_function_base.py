@@ -1,4 +1,4 @@
-"""`Function`: the base of all functions that users write."""
+"""`Function`: the base of all user functions, below the modules that declare their kinds."""
 
 from __future__ import annotations
 

@@ -1,0 +1,36 @@
+"""The function that users write for interval joins."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from weir.datastream._function_base import Function
+
+
+class ProcessJoinFunction(Function):
+    """Handles the pairs of an interval join, one call each.
+
+    Yield a value for the main output, `tag, value` with an `OutputTag` for a side output. Every
+    output has the later of the two timestamps. The function may keep keyed state of its own: the
+    key of the pair is the current one.
+    """
+
+    class Context(ABC):
+        """Given to `process_element`: the times of the pair."""
+
+        @abstractmethod
+        def get_left_timestamp(self) -> int:
+            """Return the timestamp of the left record."""
+
+        @abstractmethod
+        def get_right_timestamp(self) -> int:
+            """Return the timestamp of the right record."""
+
+        @abstractmethod
+        def get_timestamp(self) -> int:
+            """Return the timestamp of the pair: the later of the two."""
+
+    @abstractmethod
+    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Any:
+        """Handle one pair; return or yield the outputs."""

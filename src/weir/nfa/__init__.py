@@ -1,0 +1,1 @@
+"""Pattern matching over events without input and output: specification, compiler, matcher."""

@@ -1,0 +1,178 @@
+"""What runs do: settings of the attacked job, where it runs, and how faults are dealt out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tests.chaos import clock
+from tests.chaos.cluster import without_namespaces
+from tests.chaos.faults import (
+    LEASE_S,
+    NEED_BUCKET,
+    NEED_CLUSTER,
+    NEED_MOUNT,
+    NOT_ON_CLUSTER,
+    Kind,
+)
+from tests.chaos.places import without_s3
+
+BACKENDS = {
+    "hashmap": {"state.backend.type": "hashmap"},
+    "hashmap-incremental": {
+        "state.backend.type": "hashmap",
+        "execution.checkpointing.incremental": "true",
+    },
+    "rocksdb": {
+        "state.backend.type": "rocksdb",
+        "execution.checkpointing.incremental": "true",
+    },
+    "changelog": {"state.backend.type": "hashmap", "state.changelog.enabled": "true"},
+    "rocksdb-changelog": {"state.backend.type": "rocksdb", "state.changelog.enabled": "true"},
+}
+MODES = {"aligned": "false", "unaligned": "true"}
+STORAGES = ("disk", "s3")
+_RESTARTS = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "100000",
+    "restart-strategy.fixed-delay.delay": "200 ms",
+}
+# State of the job is small, and there are to be files of every kind. A file that is gone is waited
+# for, but not for minutes.
+_DAMAGED = {
+    "execution.checkpointing.data-inline-threshold": "256 b",
+    "weir.recovery.missing-files-timeout": "4 s",
+}
+# One of so many faults goes to each of the runs with a clock, a bucket or a cluster.
+SPECIAL_SHARE = 10
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does; `kinds` that its surroundings do not have are left out."""
+
+    seed: int
+    faults: int
+    backend: str = "hashmap"
+    mode: str = "aligned"
+    kinds: tuple[Kind, ...] = tuple(Kind)
+    storage: str = "disk"
+    cluster: bool = False
+
+    def __str__(self) -> str:
+        where = [self.storage] if self.storage != "disk" else []
+        where += ["two hosts"] if self.cluster else []
+        where += ["jumping clock"] if Kind.CLOCK in self.kinds else []
+        return ", ".join([f"seed {self.seed}", self.backend, self.mode, *where])
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the job's settings."""
+        # A storage that fails for a while must not be the end of a job that nobody configured.
+        restarts = _RESTARTS if self.storage == "disk" else {}
+        return {
+            "execution.checkpointing.interval": "500 ms",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "execution.checkpointing.num-retained": "3",
+            "execution.checkpointing.unaligned.enabled": MODES[self.mode],
+            "execution.checkpointing.timeout": "60 s",
+            "weir.slot.lease": f"{LEASE_S} s",
+            "parallelism.default": "2",
+            **restarts,
+            **(_DAMAGED if {Kind.DAMAGE, Kind.LIVE_DAMAGE} & set(self.kinds) else {}),
+            **BACKENDS[self.backend],
+        }
+
+    def refuses(self, kind: Kind) -> str:
+        """Say why a kind of fault cannot be in this run; "" if it can."""
+        if self.cluster and kind in NOT_ON_CLUSTER:
+            return "not on a cluster"
+        if kind in NEED_CLUSTER and not self.cluster:
+            return "needs --cluster"
+        if kind in NEED_BUCKET and self.storage != "s3":
+            return "needs --storage s3"
+        if kind in NEED_MOUNT and self.storage != "disk":
+            return "needs --storage disk"
+        if kind is Kind.CLOCK and clock.library() is None:
+            return "needs libfaketime (package faketime)"
+        if kind in NEED_MOUNT and os.getuid() != 0:
+            return "needs root"
+        return ""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the command line asks for."""
+
+    faults: int = 20
+    seed: int = 1
+    backend: str | None = None
+    mode: str | None = None
+    kinds: tuple[Kind, ...] = ()
+    storage: str | None = None
+    cluster: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Tell that nothing was said about where and what: everything is to be tried."""
+        return not (self.backend or self.kinds or self.storage or self.cluster)
+
+
+def surroundings() -> dict[str, str]:
+    """Return why there is no clock, bucket or cluster here; "" for those that can be had."""
+    missing = "" if clock.library() else "needs libfaketime (package faketime)"
+    return {"clock": missing, "s3": without_s3(), "cluster": without_namespaces()}
+
+
+def deal(wishes: Wishes, lacks: Mapping[str, str]) -> list[Plan]:
+    """Return the runs; a tenth of many faults goes to each special run that can be had here.
+
+    Clocks jump in a run of their own only, unless they are asked for: a look at such a clock takes
+    longer, and times would be those of libfaketime.
+    """
+    if not wishes.plain:
+        return _numbered(_asked(wishes), wishes)
+    share = wishes.faults // SPECIAL_SHARE
+    own = {
+        "clock": Plan(0, share, "rocksdb", kinds=_beside(Kind.CLOCK)),
+        "s3": Plan(0, share, "hashmap-incremental", storage="s3", kinds=_beside(*NEED_BUCKET)),
+        "cluster": Plan(0, share, "hashmap", cluster=True, kinds=_beside(*NEED_CLUSTER)),
+    }
+    special = [plan for name, plan in own.items() if share and not lacks[name]]
+    kinds = tuple(k for k in Kind if k is not Kind.CLOCK and not Plan(0, 0).refuses(k))
+    rest = wishes.faults - sum(plan.faults for plan in special)
+    return _numbered([*_over_backends(Plan(0, rest, kinds=kinds)), *special], wishes)
+
+
+def _beside(*kinds: Kind) -> tuple[Kind, ...]:
+    """Return kinds in their order, with a killed slot to compare."""
+    return tuple(kind for kind in Kind if kind in (Kind.SLOT, *kinds))
+
+
+def _asked(wishes: Wishes) -> list[Plan]:
+    kinds = set(wishes.kinds)
+    # Kinds that need something bring it along.
+    cluster = wishes.cluster or bool(kinds & NEED_CLUSTER)
+    storage = wishes.storage or ("s3" if kinds & NEED_BUCKET else "disk")
+    plan = Plan(0, wishes.faults, "hashmap-incremental", storage=storage, cluster=cluster)
+    chosen = wishes.kinds or tuple(k for k in Kind if k is not Kind.CLOCK and not plan.refuses(k))
+    plan = replace(plan, kinds=chosen)
+    if wishes.backend is not None:
+        return [replace(plan, backend=wishes.backend)]
+    return [plan] if cluster or storage != "disk" else _over_backends(plan)
+
+
+def _over_backends(plan: Plan) -> list[Plan]:
+    each, more = divmod(plan.faults, len(BACKENDS))
+    shares = {name: each + (n < more) for n, name in enumerate(BACKENDS)}
+    return [replace(plan, backend=name, faults=n) for name, n in shares.items() if n]
+
+
+def _numbered(plans: list[Plan], wishes: Wishes) -> list[Plan]:
+    """Give every run a seed of its own; modes take turns unless one is asked for."""
+    modes = [wishes.mode] if wishes.mode else list(MODES)
+    return [
+        replace(plan, seed=wishes.seed + n, mode=modes[n % len(modes)])
+        for n, plan in enumerate(plans)
+    ]

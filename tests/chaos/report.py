@@ -1,0 +1,122 @@
+"""What became of runs: in a few lines each, and as tables for a page."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.chaos.faults import ENDING, PLANNED, Fault, Kind
+from tests.chaos.plan import Plan
+from tests.chaos.recount import Verdict
+
+_KILLED = {Kind.SLOT, Kind.ALL_SLOTS}
+_PARTS = {Kind.WORKER, Kind.EXECUTOR}
+# The first that holds is a fault's group.
+GROUPS: Mapping[str, Callable[[Fault], bool]] = {
+    "driver anew": lambda fault: fault.kind in ENDING,
+    "asked for": lambda fault: fault.kind in PLANNED,
+    "two faults": lambda fault: fault.second is not None or fault.kind is Kind.STARTING_SLOT,
+    "slot killed": lambda fault: fault.kind in _KILLED,
+    "worker or executor killed": lambda fault: fault.kind in _PARTS,
+    "lasting, after its end": lambda fault: fault.lasts > 0,
+}
+SHOWN = ("slot killed", "worker or executor killed", "two faults", "lasting, after its end",
+         "driver anew", "asked for")  # fmt: skip
+
+
+def group_of(fault: Fault) -> str:
+    """Return the group in which the time of a fault counts."""
+    return next(name for name, holds in GROUPS.items() if holds(fault))
+
+
+def by_group(recoveries: Mapping[Fault, float]) -> dict[str, list[float]]:
+    """Return times by group, in seconds; what a fault lasts by itself is not recovery."""
+    times: dict[str, list[float]] = {name: [] for name in SHOWN}
+    for fault, seconds in recoveries.items():
+        times[group_of(fault)].append(max(0.0, seconds - fault.lasts))
+    return {name: found for name, found in times.items() if found}
+
+
+@dataclass
+class Outcome:
+    """What became of a run; times are in seconds, from a fault to new output that follows it."""
+
+    verdict: Verdict
+    rows: int
+    recoveries: dict[Fault, float]
+    skipped: dict[Kind, str]
+    left_over: list[str]
+    drivers: int
+    faulty: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def good(self) -> bool:
+        """Tell that nothing is lost, twice, wrong or left over, and that nothing was needless."""
+        return self.verdict.exact and not self.left_over and not self.faulty
+
+    def summary(self, plan: Plan) -> list[str]:
+        """Say it in a few lines."""
+        v = self.verdict
+        lines = [
+            f"{plan}: {len(self.recoveries)} faults, {self.drivers} drivers, {self.rows} rows",
+            f"right {v.right}, lost {v.lost}, duplicated {v.duplicated}, wrong {v.wrong}, "
+            f"complaints of the transactions {v.complaints}",
+        ]
+        for name, times in by_group(self.recoveries).items():
+            lines.append(f"recovery, {name}: {_times(times)}")
+        lines.append(f"left over: {', '.join(self.left_over) or 'nothing'}")
+        lines.append(f"jobs that died or restarted without need: {len(self.faulty)}")
+        lines += [f"not done here: {kind.name} ({why})" for kind, why in self.skipped.items()]
+        return [*lines, *v.examples, *self.faulty, *self.notes]
+
+
+def _times(times: Sequence[float]) -> str:
+    return f"p50 {statistics.median(times):.1f} s, max {max(times):.1f} s of {len(times)}"
+
+
+def markdown(outcomes: Iterable[tuple[Plan, Outcome]]) -> str:
+    """Return tables of runs, of groups and of kinds."""
+    pairs = list(outcomes)
+    runs = [
+        [str(plan), len(o.recoveries), o.rows, o.verdict.right, o.verdict.lost,
+         o.verdict.duplicated, o.verdict.wrong + o.verdict.complaints, len(o.faulty),
+         len(o.left_over)]
+        for plan, o in pairs
+    ]  # fmt: skip
+    recoveries = [(fault, time) for _, o in pairs for fault, time in o.recoveries.items()]
+    groups: dict[str, list[float]] = {name: [] for name in SHOWN}
+    kinds: dict[Kind, list[float]] = {kind: [] for kind in Kind}
+    for fault, time in recoveries:
+        beyond = max(0.0, time - fault.lasts)
+        groups[group_of(fault)].append(beyond)
+        kinds[fault.kind].append(beyond)
+    head = ["run", "faults", "rows", "right", "lost", "duplicated", "wrong", "dead or restarted",
+            "left over"]  # fmt: skip
+    measured = ["times", "p50, s", "max, s"]
+    return "\n".join(
+        [
+            *_table(head, runs),
+            "",
+            *_table(["recovery", *measured], [[n, *_row(t)] for n, t in groups.items() if t]),
+            "",
+            *_table(["kind", *measured], [[k.name, *_row(t)] for k, t in kinds.items() if t]),
+            "",
+        ]
+    )
+
+
+def _row(times: Sequence[float]) -> list[object]:
+    return [len(times), f"{statistics.median(times):.1f}", f"{max(times):.1f}"]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(map(str, line)) + " |" for line in lines]
+
+
+def write(path: Path, outcomes: Iterable[tuple[Plan, Outcome]]) -> None:
+    """Write the tables to a file."""
+    path.write_text(markdown(outcomes), "utf-8")

@@ -28,6 +28,7 @@ LAYERS = (
     ("jobmanager",),
     ("slot",),
     ("runtime",),
+    ("window",),
     ("checkpoint", "connector", "state"),
     ("backend",),
     ("snapshot", "storage"),

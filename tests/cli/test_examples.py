@@ -28,6 +28,10 @@ PRINTED_TOGETHER = {
     "buffering_sink.py": "sent: ['a,1', 'b,2', 'c,3', 'd,4', 'e,5']\n",
     "count_window_average.py": "(1, 4)\n(1, 5)\n",
     "checkpoint_count.py": "(1, 1, 1)\n(2, 1, 2)\n(1, 2, 3)\n(1, 3, 4)\n(2, 2, 5)\n",
+    "hourly_counts.py": (
+        "('/start', '09:00', 3)\n('/help', '09:00', 1)\n('/start', '10:00', 1)\n"
+        "('/help', '10:00', 1)\ntoo late> ('/help', '09:50')\n('/start', '11:00', 1)\n"
+    ),
     "map_with_state.py": (
         "('to', 1)\n('be', 1)\n('or', 1)\n('not', 1)\n('to', 2)\n('be', 2)\n('that', 1)\n"
         "('is', 1)\n('the', 1)\n('question', 1)\n"

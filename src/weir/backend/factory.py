@@ -23,17 +23,21 @@ __all__ = [
 
 
 def create_backend(
-    context: BackendContext, key_type: Any, key_groups: KeyGroupRange
+    context: BackendContext, key_type: Any, key_groups: KeyGroupRange, namespace_type: Any = None
 ) -> KeyedBackend:
     """Create the empty keyed backend that the settings name.
+
+    Keys and namespaces of no declared type are stored pickled.
 
     Raises:
         UsageError: there is no backend of that name, or what it needs is not installed.
     """
     made = provider(context.settings.kind)
     if context.settings.changelog:
-        return with_changelog(made.create_tracked(context, key_type, key_groups), context)
-    return made.create(context, key_type, key_groups)
+        return with_changelog(
+            made.create_tracked(context, key_type, key_groups, namespace_type), context
+        )
+    return made.create(context, key_type, key_groups, namespace_type)
 
 
 def with_changelog(inner: ChangeSource, context: BackendContext) -> ChangelogBackend:

@@ -30,14 +30,15 @@ class BackendProvider:
     """What a backend's package offers to the rest of the code.
 
     Attributes:
-        create: makes an empty backend, with the type of its keys and its key groups.
+        create: makes an empty backend, with the type of its keys, its key groups and the type of
+            its namespaces; None is any type, stored pickled.
         create_tracked: makes one that can tell what changed, for a log of changes over it.
         expand_native: reads the footer entry `NATIVE_PREFIX` with the backend's name and the
             files it refers to; None for a backend whose files all backends read.
     """
 
-    create: Callable[[BackendContext, Any, KeyGroupRange], KeyedBackend]
-    create_tracked: Callable[[BackendContext, Any, KeyGroupRange], ChangeSource]
+    create: Callable[[BackendContext, Any, KeyGroupRange, Any], KeyedBackend]
+    create_tracked: Callable[[BackendContext, Any, KeyGroupRange, Any], ChangeSource]
     expand_native: ExpandNative | None = None
 
 

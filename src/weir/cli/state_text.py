@@ -16,6 +16,8 @@ from weir.offline.model import (
 _UNITS = ("KB", "MB", "GB", "TB")
 _PICKLED = "PICKLED_BYTE_ARRAY"
 _RIGHT = frozenset({"id", "size", "entries"})
+_WINDOWS = {"TUPLE<LONG, LONG>": "time window", "LONG": "count window"}
+_OF_WINDOWS = ("_window_contents", "_trigger.", "_timer.")
 
 
 def size_text(size: int) -> str:
@@ -162,7 +164,11 @@ def _state_row(state: StateDescription) -> tuple[str, ...]:
         entries = f"{state.changes:,} changes"
     kind = f"{state.kind}, expires" if state.expires else state.kind
     size = "" if state.bytes is None else size_text(state.bytes)
-    return state.name, kind, _types(state.types), entries, size, _shortened(state.key_groups or "")
+    types = _types(state.types)
+    window = _WINDOWS.get(state.types.get("namespace", ""))
+    if window is not None and state.name.startswith(_OF_WINDOWS):
+        types = f"{types} and {window}"
+    return state.name, kind, types, entries, size, _shortened(state.key_groups or "")
 
 
 def _types(types: dict[str, str]) -> str:

@@ -18,6 +18,7 @@ from weir.common.serialization import (
     SerializationSchema,
     SimpleStringSchema,
 )
+from weir.common.serializer import TypeSerializer
 from weir.common.time import Duration, Instant, Time
 from weir.common.typeinfo import TypeInformation, Types
 from weir.common.types import Row, RowKind
@@ -49,6 +50,7 @@ __all__ = [
     "Time",
     "TimestampAssigner",
     "TypeInformation",
+    "TypeSerializer",
     "Types",
     "WatermarkStrategy",
 ]

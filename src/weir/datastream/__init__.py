@@ -18,6 +18,7 @@ from weir.datastream.data_stream import (
     DataStream,
     DataStreamSink,
     KeyedStream,
+    WindowedStream,
 )
 from weir.datastream.execution_mode import RuntimeExecutionMode
 from weir.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -39,6 +40,16 @@ from weir.datastream.stream_execution_environment import StreamExecutionEnvironm
 from weir.datastream.time_characteristic import TimeCharacteristic
 from weir.datastream.time_domain import TimeDomain
 from weir.datastream.timerservice import TimerService
+from weir.datastream.window import (
+    CountWindow,
+    GlobalWindow,
+    MergingWindowAssigner,
+    TimeWindow,
+    Trigger,
+    TriggerResult,
+    Window,
+    WindowAssigner,
+)
 
 __all__ = [
     "AsyncDataStream",
@@ -48,6 +59,7 @@ __all__ = [
     "CheckpointStorage",
     "CheckpointingMode",
     "ConnectedStreams",
+    "CountWindow",
     "CustomCheckpointStorage",
     "CustomStateBackend",
     "DataStream",
@@ -57,11 +69,13 @@ __all__ = [
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "FsStateBackend",
+    "GlobalWindow",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeyedStream",
     "MemorySize",
     "MemoryStateBackend",
+    "MergingWindowAssigner",
     "OutputTag",
     "PredefinedOptions",
     "RocksDBStateBackend",
@@ -71,6 +85,12 @@ __all__ = [
     "StreamExecutionEnvironment",
     "TimeCharacteristic",
     "TimeDomain",
+    "TimeWindow",
     "TimerService",
+    "Trigger",
+    "TriggerResult",
+    "Window",
+    "WindowAssigner",
+    "WindowedStream",
 ]
 __all__ += _functions

@@ -60,6 +60,9 @@ class Stream(OperatorHandle):
     def _declare(self, kind: Kind, name: str, **fields: Any) -> Transformation:
         return self.env.declare(kind, name, inputs=[list(self.edges)], **fields)
 
+    def _unkeyed_edges(self) -> list[Edge]:
+        return self.edges
+
     def _spread(
         self,
         partitioning: Partitioning,

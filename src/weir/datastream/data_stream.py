@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
+from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import WatermarkStrategy
 from weir.datastream._checks import aggregate_field, projected_type, require_type
 from weir.datastream._closeable_iterator import CloseableIterator
@@ -24,6 +25,7 @@ from weir.datastream._data_stream_sink import (
     attach_writer_sink,
 )
 from weir.datastream._interval_join import IntervalJoin, IntervalJoined
+from weir.datastream._joined_streams import JoinedStreams, grouping, joining
 from weir.datastream._key_selection import key_spec
 from weir.datastream._plain_functions import (
     PlainFilter,
@@ -35,6 +37,7 @@ from weir.datastream._plain_functions import (
     require_instance,
 )
 from weir.datastream._stream import Stream, check_same_program, declared_type, edge_type
+from weir.datastream._windowed_streams import AllWindowedStream, WindowedStream
 from weir.datastream._with_state import FilterWithState, FlatMapWithState, MapWithState
 from weir.datastream.functions import (
     FilterFunction,
@@ -42,6 +45,7 @@ from weir.datastream.functions import (
     Function,
     KeyedProcessFunction,
     MapFunction,
+    NullByteKeySelector,
     ProcessFunction,
     ReduceFunction,
 )
@@ -51,8 +55,10 @@ from weir.graph import kinds
 from weir.graph.kinds import Kind
 from weir.graph.transformation import Edge, Partitioning, Transformation
 from weir.state.descriptor import MapStateDescriptor
+from weir.window.assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
 __all__ = [
+    "AllWindowedStream",
     "BroadcastConnectedStream",
     "BroadcastStream",
     "CloseableIterator",
@@ -62,9 +68,8 @@ __all__ = [
     "IntervalJoin",
     "IntervalJoined",
     "KeyedStream",
+    "WindowedStream",
 ]
-
-_NO_WINDOWS = "windows are not available yet; use a KeyedProcessFunction with timers"
 
 
 class DataStream(Stream):
@@ -146,6 +151,14 @@ class DataStream(Stream):
         require_type(ds, Stream, "a DataStream or a BroadcastStream")
         return ConnectedStreams(self, ds, self._after)
 
+    def join(self, other_stream: DataStream) -> JoinedStreams[DataStream]:
+        """Join with another stream: every pair of records that share key and window."""
+        return JoinedStreams(self, other_stream, joining, self._after)
+
+    def co_group(self, other_stream: DataStream) -> JoinedStreams[DataStream]:
+        """Group with another stream: the records of both that share key and window."""
+        return JoinedStreams(self, other_stream, grouping, self._after)
+
     @overload
     def broadcast(self) -> DataStream: ...
 
@@ -210,9 +223,14 @@ class DataStream(Stream):
             raise UsageError(msg)
         return DataStream(self.env, [Edge(operator, tag=output_tag.tag_id)])
 
-    def window_all(self, window_assigner: Any) -> Any:
-        """Refuse: windows are not available yet."""
-        raise UsageError(_NO_WINDOWS)
+    def window_all(self, window_assigner: Any) -> AllWindowedStream[DataStream]:
+        """Cut the whole stream into windows; one subtask handles all of its records."""
+        keyed = self.key_by(NullByteKeySelector(), Types.BYTE())
+        return AllWindowedStream(keyed, window_assigner, self._after)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[DataStream]:
+        """Cut the whole stream into windows of so many records; one begins every slide."""
+        return self.window_all(_count_windows(size, slide))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Write each record to standard output."""
@@ -265,9 +283,6 @@ class DataStream(Stream):
 
     def _respread(self, partitioning: Partitioning, **how: Any) -> DataStream:
         return DataStream(self.env, self._spread(partitioning, **how))
-
-    def _unkeyed_edges(self) -> list[Edge]:
-        return self.edges
 
 
 class KeyedStream(DataStream):
@@ -358,13 +373,17 @@ class KeyedStream(DataStream):
         require_type(other_stream, KeyedStream, "a KeyedStream")
         return IntervalJoin(self, other_stream, self._after)
 
-    def window(self, window_assigner: Any) -> Any:
-        """Refuse: windows are not available yet."""
-        raise UsageError(_NO_WINDOWS)
+    def window(self, window_assigner: Any) -> WindowedStream[DataStream]:
+        """Cut the records of every key into windows."""
+        return WindowedStream(self, window_assigner, self._after)
 
-    def count_window(self, size: int, slide: int = 0) -> Any:
-        """Refuse: windows are not available yet."""
-        raise UsageError(_NO_WINDOWS)
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[DataStream]:
+        """Cut the records of every key into windows of so many; one begins every slide."""
+        return WindowedStream(self, _count_windows(size, slide), self._after)
+
+    def window_all(self, window_assigner: Any) -> AllWindowedStream[DataStream]:
+        """Cut the origin into windows; the keys are dropped."""
+        return self._origin.window_all(window_assigner)
 
     def project(self, *field_indexes: int) -> DataStream:
         """Project the origin; the keys are dropped."""
@@ -389,6 +408,12 @@ class KeyedStream(DataStream):
 
     def _unkeyed_edges(self) -> list[Edge]:
         return self._origin.edges
+
+
+def _count_windows(size: int, slide: int) -> Any:
+    if slide == 0:
+        return CountTumblingWindowAssigner(size)
+    return CountSlidingWindowAssigner(size, slide)
 
 
 def _require_process(func: Any, kind: type, where: str) -> None:

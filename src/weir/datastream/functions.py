@@ -27,6 +27,15 @@ from weir.datastream._checkpointed_functions import (
 from weir.datastream._function_base import Function
 from weir.datastream._join_functions import ProcessJoinFunction
 from weir.datastream._runtime_context import KeyedStateStore, RuntimeContext
+from weir.datastream._window_functions import (
+    AllWindowFunction,
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 from weir.datastream.time_domain import TimeDomain
 from weir.datastream.timerservice import TimerService
 from weir.state.descriptor import MapStateDescriptor
@@ -34,6 +43,7 @@ from weir.state.handles import BroadcastState, ReadOnlyBroadcastState
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
@@ -42,13 +52,16 @@ __all__ = [
     "CheckpointListener",
     "CheckpointedFunction",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
+    "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -58,12 +71,15 @@ __all__ = [
     "MapFunction",
     "NullByteKeySelector",
     "Partitioner",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessJoinFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "SinkFunction",
     "SourceFunction",
+    "WindowFunction",
 ]
 
 KEY = TypeVar("KEY")

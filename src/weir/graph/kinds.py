@@ -66,6 +66,7 @@ TIMESTAMPS = Kind("timestamps", source_side=SourceSideRule.ALWAYS, makes_waterma
 PROCESS = Kind("process", KindState.BY_KEY)
 REDUCE = Kind("reduce", KindState.BY_KEY)
 AGGREGATE = Kind("aggregate", KindState.BY_KEY)
+WINDOW = Kind("window", KindState.BY_KEY)
 CEP = Kind("cep", KindState.BY_KEY)
 CO_MAP = Kind("co_map", KindState.MAYBE, inputs=2)
 CO_FLAT_MAP = Kind("co_flat_map", KindState.MAYBE, inputs=2)
@@ -91,6 +92,7 @@ KINDS: dict[str, Kind] = {
         PROCESS,
         REDUCE,
         AGGREGATE,
+        WINDOW,
         CEP,
         CO_MAP,
         CO_FLAT_MAP,

@@ -18,6 +18,7 @@ from weir.runtime import (
     rolling,
     sinks,
     stateless,
+    window_operator,
 )
 from weir.runtime.operator import Operator, TaskFacts
 
@@ -37,6 +38,7 @@ SLOT_OPERATORS: dict[Kind, Callable[[OperatorNode, TaskFacts], Operator]] = {
     kinds.TIMESTAMPS: _timestamps,
     kinds.REDUCE: rolling.RollingReduce,
     kinds.AGGREGATE: rolling.RollingAggregate,
+    kinds.WINDOW: window_operator.WindowOperator,
     kinds.CEP: patterns.PatternOperator,
     kinds.CO_MAP: connected.CoMap,
     kinds.CO_FLAT_MAP: connected.CoFlatMap,

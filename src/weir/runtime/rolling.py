@@ -77,7 +77,7 @@ class RollingAggregate(RollingReduce):
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
         super().__init__(node, facts)
         self._op: str = node.options["op"]
-        self._combine = _combiner(self._op, node.options["field"])
+        self._combine = field_combiner(self._op, node.options["field"])
 
     def combiner(self) -> Callable[[Any, Any], Any]:
         """Return the function of (last result, record)."""
@@ -174,7 +174,8 @@ _MERGE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:
+def field_combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:
+    """Return the function of (last result, record) of sum, min, max, min_by or max_by."""
     if op == "min_by":
         return lambda last, v: v if get_field(v, field) < get_field(last, field) else last
     if op == "max_by":
@@ -183,6 +184,16 @@ def _combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:
 
     def combine(last: Any, v: Any) -> Any:
         return with_field(last, field, merge(get_field(last, field), get_field(v, field)))
+
+    return combine
+
+
+def tuple_combiner(op: str, field: int) -> Callable[[Any, Any], Any]:
+    """Return what `field_combiner` does for sum, min and max of records that are tuples."""
+    merge, after = _MERGE[op], field + 1
+
+    def combine(last: Any, v: Any) -> Any:
+        return (*last[:field], merge(last[field], v[field]), *last[after:])
 
     return combine
 

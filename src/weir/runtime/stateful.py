@@ -106,7 +106,8 @@ class StatefulOperator(Operator):
         self.event_timers: Timers = TimerQueue(EVENT_TIMERS, keys, groups)
         self.processing_timers: Timers = TimerQueue(PROCESSING_TIMERS, keys, groups)
         if node.keyed:
-            self.backend = create_backend(facts.backend_of(node.id), keys, groups)
+            context = facts.backend_of(node.id)
+            self.backend = create_backend(context, keys, groups, self.namespace_type())
             self.event_timers = self.backend.timers(EVENT_TIMERS)
             self.processing_timers = self.backend.timers(PROCESSING_TIMERS)
         self.operator_store = OperatorStateStore()
@@ -118,6 +119,10 @@ class StatefulOperator(Operator):
         self.restored_checkpoint: int | None = None
         self._records_seen = 0
         self._raw_inputs = NO_RAW_INPUTS
+
+    def namespace_type(self) -> Any:
+        """Return the declared type of namespaces; None is any, stored pickled."""
+        return None
 
     def _ttl_states(self, backend: KeyedBackend) -> TtlStates:
         """Return the place for states that expire."""

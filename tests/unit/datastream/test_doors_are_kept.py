@@ -22,20 +22,27 @@ from weir.datastream.functions import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    ProcessAllWindowFunction,
     ProcessFunction,
     ProcessJoinFunction,
+    ProcessWindowFunction,
     SinkFunction,
     SourceFunction,
 )
 from weir.datastream.timerservice import TimerService
-from weir.runtime import async_wait, connected, context, interval_join, keyed
+from weir.datastream.window import Evictor, Trigger, WindowAssigner
+from weir.runtime import async_wait, connected, context, interval_join, keyed, window_context
 from weir.spark.function_source import JournalingContext
 from weir.testing.harness_sources import CollectingContext
 
 KEPT_BY = {
     SourceFunction.SourceContext: (JournalingContext, CollectingContext),
     SinkFunction.Context: (InvokeContext, BucketContext),
-    KeyedStateStore: (context.KeyedStateStore, context.RuntimeContext),
+    KeyedStateStore: (
+        context.KeyedStateStore,
+        context.RuntimeContext,
+        window_context.WindowStateStore,
+    ),
     RuntimeContext: (context.RuntimeContext, async_wait.AsyncRuntimeContext),
     checkpointed.FunctionInitializationContext: (context.InitializationContext,),
     checkpointed.FunctionSnapshotContext: (context.SnapshotContext,),
@@ -55,6 +62,12 @@ KEPT_BY = {
     KeyedBroadcastProcessFunction.Context: (connected.BroadcastContext,),
     KeyedBroadcastProcessFunction.ReadOnlyContext: (connected.ReadOnlyContext,),
     KeyedBroadcastProcessFunction.OnTimerContext: (connected.BroadcastTimerContext,),
+    ProcessWindowFunction.Context: (window_context.WindowFunctionContext,),
+    ProcessAllWindowFunction.Context: (window_context.WindowFunctionContext,),
+    Trigger.TriggerContext: (window_context.WindowTriggerContext,),
+    Trigger.OnMergeContext: (window_context.WindowTriggerContext,),
+    WindowAssigner.WindowAssignerContext: (window_context.AssignerContext,),
+    Evictor.EvictorContext: (window_context.EvictionContext,),
 }
 
 PAIRS = [(door, kept) for door, classes in KEPT_BY.items() for kept in classes]

@@ -21,7 +21,6 @@ from weir.datastream import (
     StreamExecutionEnvironment,
 )
 from weir.datastream._plain_functions import PlainFilter, PlainFlatMap, PlainMap, PlainReduce
-from weir.errors import UsageError
 
 PYFLINK_NAMES = [
     "StreamExecutionEnvironment",
@@ -269,14 +268,3 @@ def test_checkpoint_hooks_mix_into_any_function():
 
     assert BufferingSink().notify_checkpoint_aborted(1) is None
     assert Counter().snapshot_state(1, 2) == [1]
-
-
-def test_windows_say_that_they_are_missing():
-    stream = StreamExecutionEnvironment.get_execution_environment().from_collection([1])
-    for call in (
-        lambda: stream.window_all(None),
-        lambda: stream.key_by(lambda x: x).window(None),
-        lambda: stream.key_by(lambda x: x).count_window(3),
-    ):
-        with pytest.raises(UsageError, match="windows are not available yet"):
-            call()

@@ -18,6 +18,7 @@ from weir.datastream import (
     StreamExecutionEnvironment,
 )
 from weir.datastream.state import MapStateDescriptor
+from weir.datastream.window import TumblingEventTimeWindows
 from weir.graph.transformation import StreamGraph
 from weir.testing import collect
 
@@ -87,6 +88,7 @@ def every_kind() -> StreamGraph:
     keyed.process(Process())
     keyed.reduce(lambda a, b: a)
     keyed.sum(1)
+    keyed.window(TumblingEventTimeWindows.of(5)).sum(1)
     CEP.pattern(keyed, Pattern.begin("any")).select(len)
     pairs.connect(pairs).map(CoMap())
     pairs.connect(pairs).flat_map(CoFlatMap())

@@ -24,6 +24,7 @@ IDS = {
     "process": "2978edcdad5c727fbff1648a025fdfa3",
     "reduce": "d436f2c1324fbd52b77c68152948173d",
     "aggregate": "585138bd76745b9daff1366f5b4c6a55",
+    "window": "8955459040bf893f19fdcd8c430af7e4",
     "cep": "d0deb325f37482abbb0f915804f2b9f2",
     "co_map": "a1ca357bdcc4ac4902445636237e76cd",
     "co_flat_map": "3f6901403a7b0314a177f8f7d5ac8dd6",
@@ -68,7 +69,8 @@ def test_no_id_of_an_operator_changes():
 def test_kinds_decide_who_has_state():
     found = {t.kind for t in every_kind().transformations if is_stateful(t)}
     always = {"broadcast_process", "sink_v2", "spark_sink"}
-    assert found == always | {"process", "reduce", "aggregate", "interval_join", "cep"}
+    kept = {"process", "reduce", "aggregate", "window", "interval_join", "cep"}
+    assert found == always | kept
     assert {k.name for k in KINDS.values() if k.state is KindState.ALWAYS} == always
 
 

@@ -113,7 +113,8 @@ class HashMapBackend:
 
     def _table(self, declaration: StateDeclaration, group_format: GroupFormat) -> StateTable:
         tracked, groups = self._increments is not None, self.key_groups
-        if can_be_flat(declaration, self._address.key):
+        # Where namespaces are declared, windows use them: flat arrays cannot hold such entries.
+        if self._address.namespace is None and can_be_flat(declaration, self._address.key):
             made = TrackedFlatTable if tracked else FlatTable
             return made(declaration, group_format, groups, self._flat_from)
         return (TrackedTable if tracked else StateTable)(declaration, group_format, groups)

@@ -10,12 +10,17 @@ from weir.backend.registry import BackendProvider
 from weir.keygroup import KeyGroupRange
 
 
-def _create(context: BackendContext, key_type: Any, key_groups: KeyGroupRange) -> HashMapBackend:
-    return HashMapBackend(key_type, key_groups, tracked=context.settings.incremental)
+def _create(
+    context: BackendContext, key_type: Any, key_groups: KeyGroupRange, namespace_type: Any
+) -> HashMapBackend:
+    tracked = context.settings.incremental
+    return HashMapBackend(key_type, key_groups, namespace_type, tracked=tracked)
 
 
-def _create_tracked(_: BackendContext, key_type: Any, key_groups: KeyGroupRange) -> HashMapBackend:
-    return HashMapBackend(key_type, key_groups, tracked=True)
+def _create_tracked(
+    _: BackendContext, key_type: Any, key_groups: KeyGroupRange, namespace_type: Any
+) -> HashMapBackend:
+    return HashMapBackend(key_type, key_groups, namespace_type, tracked=True)
 
 
 PROVIDER = BackendProvider(_create, _create_tracked)

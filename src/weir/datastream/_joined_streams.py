@@ -1,0 +1,233 @@
+"""Two streams that meet in windows: `join` gives every pair, `co_group` both groups.
+
+    first.join(second).where(key1).equal_to(key2).window(assigner).apply(function)
+
+Both are one window operator over the union of the two streams, each record marked with its side. So
+late records are judged as in any window, and event time is that of the slower stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from weir.datastream._checks import require_type
+from weir.datastream._key_selection import key_spec
+from weir.datastream._plain_functions import PlainMap, require_instance
+from weir.datastream._stream import Stream, check_same_program, declared_type
+from weir.datastream._windowed_streams import WindowedStream
+from weir.datastream.functions import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    Function,
+    JoinFunction,
+    ProcessWindowFunction,
+    RuntimeContext,
+)
+from weir.errors import UsageError
+from weir.graph import kinds
+from weir.graph.transformation import Edge, KeySpec, Partitioning, Transformation
+from weir.window.evictors import Evictor
+from weir.window.triggers import Trigger
+
+S = TypeVar("S", bound=Stream)
+Meet = Callable[[list[Any], list[Any]], Any]
+_FIRST, _SECOND = 0, 1
+
+
+class _Joining(Protocol):
+    """How a function of the user sees the records of a key and window."""
+
+    def __call__(self, function: Any) -> Meet:
+        """Return what is called with the records of both sides."""
+
+
+class JoinedStreams(Generic[S]):
+    """Two streams whose pairs are to be joined, or groups to be grouped together."""
+
+    def __init__(
+        self,
+        first: Stream,
+        second: Stream,
+        meeting: _Joining,
+        result: Callable[[Transformation], S],
+    ) -> None:
+        """Take two streams of one program."""
+        require_type(second, Stream, "a DataStream")
+        check_same_program(first, second, "join")
+        self._streams = first, second
+        self._meeting = meeting
+        self._result = result
+
+    def where(self, key_selector: Any, key_type: Any = None) -> Where[S]:
+        """Key the first stream."""
+        first, _ = self._streams
+        spec = key_spec(key_selector, declared_type(key_type, "key_type"), first.record_type)
+        return Where(self, spec)
+
+
+class Where(Generic[S]):
+    """Two streams, the first of them with a key."""
+
+    def __init__(self, joined: JoinedStreams[S], first: KeySpec) -> None:
+        """Hold the key of the first stream."""
+        self._joined = joined
+        self._first = first
+
+    def equal_to(self, key_selector: Any, key_type: Any = None) -> EqualTo[S]:
+        """Key the second stream: records of equal keys meet.
+
+        Raises:
+            UsageError: the declared types of the keys differ.
+        """
+        _, second = self._joined._streams
+        declared = declared_type(key_type, "key_type")
+        spec = key_spec(key_selector, declared, second.record_type)
+        if None not in (self._first.key_type, declared) and self._first.key_type != declared:
+            msg = (
+                f"The keys for the two inputs are not equal: {self._first.key_type!r} of the "
+                f"first and {declared!r} of the second; declare one type for both"
+            )
+            raise UsageError(msg)
+        return EqualTo(self._joined, self._first, spec)
+
+
+class EqualTo(Generic[S]):
+    """Two streams with keys."""
+
+    def __init__(self, joined: JoinedStreams[S], first: KeySpec, second: KeySpec) -> None:
+        """Hold both keys."""
+        self._joined = joined
+        self._keys = first, second
+
+    def window(self, window_assigner: Any) -> JoinedWindows[S]:
+        """Let records meet that share a window."""
+        joined, (first, second) = self._joined, self._keys
+        edges = [
+            *_marked(joined._streams[0], _FIRST),
+            *_marked(joined._streams[1], _SECOND),
+        ]
+        key = KeySpec(
+            _SideKey(first.selector, second.selector), None, first.key_type or second.key_type
+        )
+        env = joined._streams[0].env
+        both = Stream(env, Stream(env, edges)._spread(Partitioning.HASH, key=key))
+        windowed = WindowedStream(both, window_assigner, joined._result)
+        return JoinedWindows(windowed, joined._meeting)
+
+
+class JoinedWindows(Generic[S]):
+    """Two keyed streams cut into windows."""
+
+    def __init__(self, windowed: WindowedStream[S], meeting: _Joining) -> None:
+        """Take the windows of the union of both streams."""
+        self._windowed = windowed
+        self._meeting = meeting
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> JoinedWindows[S]:
+        """Let another trigger than the assigner's decide when windows fire."""
+        self._windowed.trigger(trigger)
+        return self
+
+    def evictor(self, evictor: Evictor) -> JoinedWindows[S]:
+        """Let an evictor remove records of both streams around the function."""
+        self._windowed.evictor(evictor)
+        return self
+
+    def allowed_lateness(self, time_ms: Any) -> JoinedWindows[S]:
+        """Keep windows so many milliseconds beyond their end, for late records."""
+        self._windowed.allowed_lateness(time_ms)
+        return self
+
+    def apply(self, function: Any, output_type: Any = None) -> S:
+        """Call a function for what meets in a window."""
+        both = _BothSides(function, self._meeting(function))
+        return self._windowed.process(both, output_type)
+
+
+def joining(function: Any) -> Meet:
+    """Return what gives all pairs to a `JoinFunction`, a `FlatJoinFunction` or a callable.
+
+    Raises:
+        TypeError: it is none of them.
+    """
+    require_instance(function, "JoinFunction")
+    if isinstance(function, FlatJoinFunction):
+        flat = function.join
+
+        def each(first: list[Any], second: list[Any]) -> Iterator[Any]:
+            for a in first:
+                for b in second:
+                    yield from flat(a, b) or ()
+
+        return each
+    join = function.join if isinstance(function, JoinFunction) else _plain(function, "JoinFunction")
+    return lambda first, second: [join(a, b) for a in first for b in second]
+
+
+def grouping(function: Any) -> Meet:
+    """Return what gives both groups to a `CoGroupFunction` or a callable.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    require_instance(function, "CoGroupFunction")
+    if isinstance(function, CoGroupFunction):
+        return function.co_group
+    return _plain(function, "CoGroupFunction")
+
+
+def _plain(function: Any, expected: str) -> Callable[[Any, Any], Any]:
+    if not callable(function) or isinstance(function, Function):
+        msg = (
+            f"The input must be a {expected} or a callable of (first, second), "
+            f"found {type(function).__name__}: {function!r}"
+        )
+        raise TypeError(msg)
+    found: Callable[[Any, Any], Any] = function
+    return found
+
+
+class _SideKey:
+    """The key of a marked record, by the selector of its side."""
+
+    def __init__(self, first: Callable[[Any], Any], second: Callable[[Any], Any]) -> None:
+        self._first = first
+        self._second = second
+
+    def __call__(self, marked: tuple[int, Any]) -> Any:
+        """Return the key."""
+        return self._first(marked[1]) if marked[0] == _FIRST else self._second(marked[1])
+
+
+class _BothSides(ProcessWindowFunction[Any, Any, Any, Any]):
+    """Parts the records of a window by side."""
+
+    def __init__(self, function: Any, meet: Meet) -> None:
+        self._function = function
+        self._meet = meet
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Open the user's function."""
+        if isinstance(self._function, Function):
+            self._function.open(runtime_context)
+
+    def close(self) -> None:
+        """Close the user's function."""
+        if isinstance(self._function, Function):
+            self._function.close()
+
+    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Any:
+        """Call the user's function with what came from either side."""
+        sides: tuple[list[Any], list[Any]] = ([], [])
+        for side, value in elements:
+            sides[side].append(value)
+        return self._meet(*sides)
+
+
+def _marked(stream: Stream, side: int) -> list[Edge]:
+    """Mark every record of a stream with its side; keys of the stream itself do not count."""
+    mark = PlainMap(lambda value: (side, value))
+    plain = Stream(stream.env, stream._unkeyed_edges())
+    name = "Join: first" if side == _FIRST else "Join: second"
+    return [Edge(plain._declare(kinds.MAP, name, function=mark))]

@@ -1,0 +1,116 @@
+"""Functions of windows: what is done with the contents of a window that fires.
+
+They return or yield any number of results, or None. `tag, value` with an `OutputTag` goes to a side
+output. Results have the last timestamp of a time window; those of count and global windows that of
+the record or timer that made the window fire.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+from weir.datastream._function_base import Function
+from weir.datastream._runtime_context import KeyedStateStore
+from weir.window.windows import Window
+
+IN = TypeVar("IN")
+IN2 = TypeVar("IN2")
+OUT = TypeVar("OUT")
+KEY = TypeVar("KEY")
+W = TypeVar("W", bound=Window)
+
+
+class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Is given the records of a key and window."""
+
+    @abstractmethod
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Any:
+        """Return or yield the results of a window."""
+
+
+class AllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Is given the records of a window of a stream without keys."""
+
+    @abstractmethod
+    def apply(self, window: W, inputs: Iterable[IN]) -> Any:
+        """Return or yield the results of a window."""
+
+
+class _WindowContext(ABC):
+    """What every context of a window offers."""
+
+    @abstractmethod
+    def window(self) -> Any:
+        """Return the window."""
+
+    @abstractmethod
+    def current_processing_time(self) -> int:
+        """Return the processing time; it stands still during an epoch."""
+
+    @abstractmethod
+    def current_watermark(self) -> int:
+        """Return the event time that the operator has reached."""
+
+    @abstractmethod
+    def window_state(self) -> KeyedStateStore:
+        """Return the states of this key and window, which `clear` has to clear."""
+
+    @abstractmethod
+    def global_state(self) -> KeyedStateStore:
+        """Return the states of this key that all of its windows share."""
+
+
+class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Is given the records of a key and window, and a context with times and state."""
+
+    class Context(_WindowContext):
+        """Given to `process` and `clear`."""
+
+    @abstractmethod
+    def process(
+        self, key: KEY, context: ProcessWindowFunction.Context, elements: Iterable[IN]
+    ) -> Any:
+        """Return or yield the results of a window."""
+
+    def clear(self, context: ProcessWindowFunction.Context) -> None:
+        """Clear the window's own state: called once when the window is over, fired or not."""
+
+
+class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Is given the records of a window of a stream without keys, and a context."""
+
+    class Context(_WindowContext):
+        """Given to `process` and `clear`."""
+
+    @abstractmethod
+    def process(self, context: ProcessAllWindowFunction.Context, elements: Iterable[IN]) -> Any:
+        """Return or yield the results of a window."""
+
+    def clear(self, context: ProcessAllWindowFunction.Context) -> None:
+        """Clear the window's own state: called once when the window is over, fired or not."""
+
+
+class JoinFunction(Function, Generic[IN, IN2, OUT]):
+    """Is given every pair of records of two streams that share key and window."""
+
+    @abstractmethod
+    def join(self, first: IN, second: IN2) -> Any:
+        """Return the result of a pair."""
+
+
+class FlatJoinFunction(Function, Generic[IN, IN2, OUT]):
+    """Like `JoinFunction`, with any number of results."""
+
+    @abstractmethod
+    def join(self, first: IN, second: IN2) -> Any:
+        """Return or yield the results of a pair."""
+
+
+class CoGroupFunction(Function, Generic[IN, IN2, OUT]):
+    """Is given the records of two streams that share key and window; one side may have none."""
+
+    @abstractmethod
+    def co_group(self, first: Iterable[IN], second: Iterable[IN2]) -> Any:
+        """Return or yield the results of a key and window."""

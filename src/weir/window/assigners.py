@@ -1,0 +1,470 @@
+"""Assigners: which windows a record belongs to.
+
+An assigner is asked once for every record. Those of time windows compute from a timestamp or from
+the processing time alone, count windows from a number that is keyed state.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Generic, Protocol
+
+from weir.common.serializer import TypeSerializer
+from weir.common.time import to_ms
+from weir.common.typeinfo import Types
+from weir.errors import UsageError
+from weir.state.descriptor import ValueStateDescriptor
+from weir.window.further_triggers import EndOfStreamTrigger
+from weir.window.triggers import (
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    T,
+    Trigger,
+    W,
+    positive,
+)
+from weir.window.windows import (
+    MIN_TIMESTAMP,
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+    time_window,
+)
+
+WINDOWS_PER_RECORD_MAX = 10_000_000
+
+
+class WindowAssigner(ABC, Generic[T, W]):
+    """Assigns windows to records."""
+
+    class WindowAssignerContext(Protocol):
+        """What an assigner can ask for."""
+
+        def get_current_processing_time(self) -> int:
+            """Return the processing time; it stands still during an epoch."""
+
+        def get_runtime_context(self) -> Any:
+            """Return the runtime context, whose keyed state is that of the record's key."""
+
+    @abstractmethod
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[Any]:
+        """Return the windows of a record; without a timestamp `timestamp` is -2**63."""
+
+    @abstractmethod
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+        """Return the trigger of windows for which the program sets none."""
+
+    @abstractmethod
+    def get_window_serializer(self) -> TypeSerializer[Any]:
+        """Return what the windows are; those of another class than Weir's are stored pickled."""
+
+    @abstractmethod
+    def is_event_time(self) -> bool:
+        """Tell whether windows end by event time."""
+
+
+WindowAssignerContext = WindowAssigner.WindowAssignerContext
+
+
+class MergingWindowAssigner(WindowAssigner[T, W]):
+    """Assigns windows that may grow together."""
+
+    class MergeCallback(Protocol):
+        """Learns which windows are one window now."""
+
+        def merge(self, to_be_merged: Iterable[Any], merge_result: Any) -> None:
+            """Take note of a group and of the window that it becomes."""
+
+    @abstractmethod
+    def merge_windows(self, windows: Iterable[Any], callback: Any) -> None:
+        """Call `callback.merge(members, result)` for every group of windows to merge."""
+
+
+MergeCallback = MergingWindowAssigner.MergeCallback
+
+
+def require_timestamp(timestamp: int | None) -> int:
+    """Return the timestamp of a record in an event-time window.
+
+    Raises:
+        UsageError: it has none.
+    """
+    if timestamp is None or timestamp == MIN_TIMESTAMP:
+        msg = (
+            "a record without a timestamp came to a window of event time: call "
+            "assign_timestamps_and_watermarks() in front of it, or use a window of processing time"
+        )
+        raise UsageError(msg)
+    return timestamp
+
+
+class _TimeAssigner(WindowAssigner[Any, Any]):
+    """What assigners of time windows have in common."""
+
+    event_time = True
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+        """Return the trigger that fires at the end of a window."""
+        return EventTimeTrigger() if self.event_time else ProcessingTimeTrigger()
+
+    def get_window_serializer(self) -> TypeSerializer[TimeWindow]:
+        """Return that of time windows."""
+        return TimeWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        """Tell whether windows end by event time."""
+        return self.event_time
+
+    def _time(self, timestamp: int, context: WindowAssignerContext) -> int:
+        if self.event_time:
+            return require_timestamp(timestamp)
+        return context.get_current_processing_time()
+
+
+class AlignedWindows(_TimeAssigner):
+    """Windows of one size that begin at multiples of a slide: tumbling and sliding ones.
+
+    `starts` is all that a window is: no record changes the windows of another.
+    """
+
+    size: int
+    slide: int
+    offset: int
+
+    def starts(self, timestamp: int) -> range:
+        """Return the starts of the windows of a timestamp, latest first."""
+        start = timestamp - (timestamp - self.offset) % self.slide
+        return range(start, timestamp - self.size, -self.slide)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        """Return the windows of a record, latest first."""
+        size = self.size
+        return [time_window(s, s + size) for s in self.starts(self._time(timestamp, context))]
+
+
+class _Tumbling(AlignedWindows):
+    def __init__(self, size: int, offset: int = 0) -> None:
+        """Make windows of a size that begin at multiples of it, shifted by an offset."""
+        if abs(offset) >= size:
+            msg = (
+                f"{type(self).__name__} parameters must satisfy abs(offset) < size, "
+                f"found size {size} and offset {offset} in milliseconds"
+            )
+            raise UsageError(msg)
+        self.size = self.slide = size
+        self.offset = offset
+
+    def __repr__(self) -> str:
+        """Show size and offset."""
+        return f"{type(self).__name__}({self.size}, {self.offset})"
+
+
+class TumblingEventTimeWindows(_Tumbling):
+    """Windows of one size, one after the other, by event time."""
+
+    @staticmethod
+    def of(size: Any, offset: Any = None) -> TumblingEventTimeWindows:
+        """Return the assigner of a size and an offset."""
+        return TumblingEventTimeWindows(to_ms(size), 0 if offset is None else to_ms(offset))
+
+
+class TumblingProcessingTimeWindows(_Tumbling):
+    """Windows of one size, one after the other, by processing time."""
+
+    event_time = False
+
+    @staticmethod
+    def of(size: Any, offset: Any = None) -> TumblingProcessingTimeWindows:
+        """Return the assigner of a size and an offset."""
+        return TumblingProcessingTimeWindows(to_ms(size), 0 if offset is None else to_ms(offset))
+
+
+class _Sliding(AlignedWindows):
+    def __init__(self, size: int, slide: int, offset: int = 0) -> None:
+        """Make windows of a size that begin at multiples of a slide, shifted by an offset."""
+        if abs(offset) >= slide or size <= 0:
+            msg = (
+                f"{type(self).__name__} parameters must satisfy abs(offset) < slide and size > 0, "
+                f"found size {size}, slide {slide} and offset {offset} in milliseconds"
+            )
+            raise UsageError(msg)
+        if size // slide > WINDOWS_PER_RECORD_MAX:
+            msg = (
+                f"{type(self).__name__}: a size of {size} ms and a slide of {slide} ms would give "
+                f"every record more than {WINDOWS_PER_RECORD_MAX} windows"
+            )
+            raise UsageError(msg)
+        self.size = size
+        self.slide = slide
+        self.offset = offset
+
+    def __repr__(self) -> str:
+        """Show size, slide and offset."""
+        return f"{type(self).__name__}({self.size}, {self.slide}, {self.offset})"
+
+
+class SlidingEventTimeWindows(_Sliding):
+    """Windows of one size that begin every slide, by event time."""
+
+    @staticmethod
+    def of(size: Any, slide: Any, offset: Any = None) -> SlidingEventTimeWindows:
+        """Return the assigner of a size, a slide and an offset."""
+        shifted = 0 if offset is None else to_ms(offset)
+        return SlidingEventTimeWindows(to_ms(size), to_ms(slide), shifted)
+
+
+class SlidingProcessingTimeWindows(_Sliding):
+    """Windows of one size that begin every slide, by processing time."""
+
+    event_time = False
+
+    @staticmethod
+    def of(size: Any, slide: Any, offset: Any = None) -> SlidingProcessingTimeWindows:
+        """Return the assigner of a size, a slide and an offset."""
+        shifted = 0 if offset is None else to_ms(offset)
+        return SlidingProcessingTimeWindows(to_ms(size), to_ms(slide), shifted)
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Says of a record how long its session lasts beyond it."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """Return the gap behind a record in milliseconds."""
+
+
+class SessionWindows(_TimeAssigner, MergingWindowAssigner[Any, Any]):
+    """Windows from a record to the end of its gap; those that touch are one."""
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        """Return the window from the record to the end of its gap."""
+        start = self._time(timestamp, context)
+        return [time_window(start, start + self._gap(element))]
+
+    def _gap(self, element: Any) -> int:
+        raise NotImplementedError
+
+    def merge_windows(self, windows: Iterable[Any], callback: Any) -> None:
+        """Merge windows that overlap or touch."""
+        TimeWindow.merge_windows(windows, callback)
+
+
+class _FixedGap(SessionWindows):
+    def __init__(self, session_gap: int) -> None:
+        """Make sessions that end when nothing came for so many milliseconds."""
+        if session_gap <= 0:
+            msg = (
+                f"{type(self).__name__} parameters must satisfy 0 < size, "
+                f"found {session_gap} milliseconds"
+            )
+            raise UsageError(msg)
+        self.session_gap = session_gap
+
+    def _gap(self, element: Any) -> int:
+        return self.session_gap
+
+    def __repr__(self) -> str:
+        """Show the gap."""
+        return f"{type(self).__name__}({self.session_gap})"
+
+
+class _DynamicGap(SessionWindows):
+    def __init__(self, session_window_time_gap_extractor: Any) -> None:
+        """Make sessions whose gap every record says; a callable is taken as well."""
+        extract = getattr(session_window_time_gap_extractor, "extract", None)
+        extract = extract or session_window_time_gap_extractor
+        if not callable(extract) or isinstance(session_window_time_gap_extractor, type):
+            msg = (
+                f"{type(self).__name__} needs a SessionWindowTimeGapExtractor, "
+                f"found {session_window_time_gap_extractor!r}"
+            )
+            raise TypeError(msg)
+        self._extract: Callable[[Any], int] = extract
+
+    def _gap(self, element: Any) -> int:
+        gap = self._extract(element)
+        if not isinstance(gap, int) or gap <= 0:
+            msg = (
+                f"Dynamic session time gap must satisfy 0 < gap, found {gap!r}: the extractor "
+                f"returns milliseconds as a whole number"
+            )
+            raise UsageError(msg)
+        return gap
+
+    def __repr__(self) -> str:
+        """Show the name."""
+        return f"{type(self).__name__}()"
+
+
+class EventTimeSessionWindows(_FixedGap):
+    """Sessions by event time: they end when no record came for a gap."""
+
+    @staticmethod
+    def with_gap(size: Any) -> EventTimeSessionWindows:
+        """Return the assigner of a gap."""
+        return EventTimeSessionWindows(to_ms(size))
+
+    @staticmethod
+    def with_dynamic_gap(session_window_time_gap_extractor: Any) -> DynamicEventTimeSessionWindows:
+        """Return the assigner of gaps that records say."""
+        return DynamicEventTimeSessionWindows(session_window_time_gap_extractor)
+
+
+class ProcessingTimeSessionWindows(_FixedGap):
+    """Sessions by processing time: they end when no record came for a gap."""
+
+    event_time = False
+
+    @staticmethod
+    def with_gap(size: Any) -> ProcessingTimeSessionWindows:
+        """Return the assigner of a gap."""
+        return ProcessingTimeSessionWindows(to_ms(size))
+
+    @staticmethod
+    def with_dynamic_gap(
+        session_window_time_gap_extractor: Any,
+    ) -> DynamicProcessingTimeSessionWindows:
+        """Return the assigner of gaps that records say."""
+        return DynamicProcessingTimeSessionWindows(session_window_time_gap_extractor)
+
+
+class DynamicEventTimeSessionWindows(_DynamicGap):
+    """Sessions by event time whose gap every record says."""
+
+    @staticmethod
+    def with_dynamic_gap(session_window_time_gap_extractor: Any) -> DynamicEventTimeSessionWindows:
+        """Return the assigner of gaps that records say."""
+        return DynamicEventTimeSessionWindows(session_window_time_gap_extractor)
+
+
+class DynamicProcessingTimeSessionWindows(_DynamicGap):
+    """Sessions by processing time whose gap every record says."""
+
+    event_time = False
+
+    @staticmethod
+    def with_dynamic_gap(
+        session_window_time_gap_extractor: Any,
+    ) -> DynamicProcessingTimeSessionWindows:
+        """Return the assigner of gaps that records say."""
+        return DynamicProcessingTimeSessionWindows(session_window_time_gap_extractor)
+
+
+class GlobalWindows(WindowAssigner[Any, Any]):
+    """One window for all records of a key; it fires only with a trigger that the program sets."""
+
+    def __init__(self, default_trigger: Trigger[Any, Any] | None = None) -> None:
+        """Make the assigner with a default trigger; without one it never fires."""
+        self._default: Trigger[Any, Any] = default_trigger or NeverTrigger()
+
+    @staticmethod
+    def create() -> GlobalWindows:
+        """Return the assigner."""
+        return GlobalWindows()
+
+    @staticmethod
+    def create_with_end_of_stream_trigger() -> GlobalWindows:
+        """Return the assigner whose windows fire when the bounded input is over."""
+        return GlobalWindows(EndOfStreamTrigger())
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[GlobalWindow]:
+        """Return the one window."""
+        return (GlobalWindow.get(),)
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+        """Return the trigger that was chosen with the assigner."""
+        return self._default
+
+    def get_window_serializer(self) -> TypeSerializer[GlobalWindow]:
+        """Return that of global windows."""
+        return GlobalWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        """Return False: the window never ends by time."""
+        return False
+
+    def __repr__(self) -> str:
+        """Show the name."""
+        return "GlobalWindows()"
+
+
+class _Count(WindowAssigner[Any, Any]):
+    """Windows by the number of a record among those of its key."""
+
+    def __init__(self, window_size: int, window_slide: int) -> None:
+        name = type(self).__name__
+        self.window_size = positive(window_size, name, "size")
+        self.window_slide = positive(window_slide, name, "slide")
+        self._seen = ValueStateDescriptor("_count_assigner", Types.LONG())
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[CountWindow]:
+        """Return the windows of the next number, latest first."""
+        seen = context.get_runtime_context().get_state(self._seen)
+        number = seen.value() or 0
+        seen.update(number + 1)
+        size, slide = self.window_size, self.window_slide
+        latest = number // slide
+        return [
+            CountWindow(i)
+            for i in range(latest, max((number - size) // slide, -1), -1)
+            if i * slide <= number < i * slide + size
+        ]
+
+    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
+        """Return the trigger that fires a full window, and purges it: nobody else would."""
+        return PurgingTrigger(CountTrigger(self.window_size))
+
+    def get_window_serializer(self) -> TypeSerializer[CountWindow]:
+        """Return that of count windows."""
+        return CountWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        """Return False: windows end by number."""
+        return False
+
+
+class CountTumblingWindowAssigner(_Count):
+    """Windows of so many records, one after the other."""
+
+    def __init__(self, window_size: int) -> None:
+        """Make windows of so many records."""
+        super().__init__(window_size, window_size)
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner:
+        """Return the assigner of a number of records."""
+        return CountTumblingWindowAssigner(window_size)
+
+    def __repr__(self) -> str:
+        """Show the size."""
+        return f"CountTumblingWindowAssigner({self.window_size})"
+
+
+class CountSlidingWindowAssigner(_Count):
+    """Windows of so many records; one begins every slide records."""
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        """Return the assigner of a size and a slide in records."""
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+    def __repr__(self) -> str:
+        """Show size and slide."""
+        return f"CountSlidingWindowAssigner({self.window_size}, {self.window_slide})"

@@ -1,0 +1,56 @@
+"""Windows as namespaces of state and timers, with a declared type where the window is Weir's.
+
+A time window is the pair of its bounds, a count window its number, the global window no namespace
+at all. Plain values are compared and hashed without running Python code, and they are stored as
+numbers. Windows of other classes are themselves, pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from weir.backend.base import VOID
+from weir.common.typeinfo import Types
+from weir.window.assigners import WindowAssigner
+from weir.window.windows import (
+    CountWindow,
+    CountWindowSerializer,
+    GlobalWindow,
+    GlobalWindowSerializer,
+    TimeWindow,
+    TimeWindowSerializer,
+)
+
+
+@dataclass(frozen=True)
+class WindowNamespaces:
+    """How windows of one class become namespaces and back; `type` is None for any object."""
+
+    type: Any
+    of: Callable[[Any], Any]
+    window: Callable[[Any], Any]
+
+
+def _time(namespace: tuple[int, int]) -> TimeWindow:
+    return TimeWindow(namespace[0], namespace[1])
+
+
+TIME = WindowNamespaces(
+    Types.TUPLE([Types.LONG(), Types.LONG()]), attrgetter("start", "end"), _time
+)
+COUNT = WindowNamespaces(Types.LONG(), attrgetter("id"), CountWindow)
+GLOBAL = WindowNamespaces(None, lambda window: VOID, lambda namespace: GlobalWindow.get())
+ANY = WindowNamespaces(None, lambda window: window, lambda namespace: namespace)
+
+
+def namespaces_of(assigner: WindowAssigner[Any, Any]) -> WindowNamespaces:
+    """Return how the windows of an assigner become namespaces."""
+    serializer = assigner.get_window_serializer()
+    if isinstance(serializer, TimeWindowSerializer):
+        return TIME
+    if isinstance(serializer, CountWindowSerializer):
+        return COUNT
+    return GLOBAL if isinstance(serializer, GlobalWindowSerializer) else ANY

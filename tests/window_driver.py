@@ -1,0 +1,139 @@
+"""Drives one window operator by hand: a record, a watermark or a moment at a time.
+
+Every record is an epoch of its own, as in the traces of Flink's tests. `restore` takes a snapshot,
+writes it, and goes on with a new operator that read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from weir.backend.factory import BackendSettings
+from weir.datastream import StreamExecutionEnvironment
+from weir.graph.plan import compile_plan
+from weir.keygroup import key_group
+from weir.runtime.catalog import slot_operator
+from weir.runtime.frame import Chunk
+from weir.runtime.operator import TaskFacts
+from weir.testing.backend_snapshot_conformance import source_of, write_file
+from weir.testing.clock import ManualClock
+
+MIN, MAX = -(1 << 63), (1 << 63) - 1
+
+
+class Driver:
+    """The operator that `declare` makes of a keyed stream of (key, value); results as pairs."""
+
+    def __init__(self, declare, backend=None, types=None, directory=None):
+        env = StreamExecutionEnvironment()
+        declare(env.from_collection([], types).key_by(lambda v: v[0]))
+        plan = compile_plan(env.build_graph(), 1)
+        self.node = next(op for op in plan.operators if op.kind == "window")
+        self.clock = ManualClock()
+        self.backend = backend or BackendSettings()
+        self.directory = directory
+        self.results, self.late = [], []
+        self.ops = []
+        self._begin([], 1)
+
+    @property
+    def op(self):
+        """The operator, where there is one subtask."""
+        [only] = self.ops
+        return only
+
+    def _begin(self, sources, parallelism):
+        self.node = replace(self.node, parallelism=parallelism)
+        self.ops = [self._operator(subtask) for subtask in range(parallelism)]
+        for op in self.ops:
+            if sources:
+                op.restore(1, sources, [])
+            op.open()
+
+    def _operator(self, subtask):
+        facts = TaskFacts("job", "job", 0, subtask, self.clock, report=lambda *_: None)
+        facts.backend, facts.local_dir = self.backend, self.directory
+        op = slot_operator(self.node, facts)
+        op.consumers.append(lambda c: self._take(self.results, c))
+        tag = self.node.options["window"].late_tag
+        if tag is not None:
+            op.side_consumers[tag.tag_id] = [lambda c: self._take(self.late, c)]
+        return op
+
+    @staticmethod
+    def _take(into, chunk):
+        stamps = chunk.timestamps or [None] * len(chunk.values)
+        into.extend(zip(chunk.values, stamps, strict=True))
+
+    def add(self, *rows):
+        """Take rows of (key, value, timestamp), each in an epoch of its own."""
+        for row in rows:
+            self.epoch(row)
+        return self
+
+    def epoch(self, *rows):
+        """Take rows of (key, value, timestamp) in one epoch."""
+        groups = [key_group(k, self.node.max_parallelism) for k, _, _ in rows]
+        for op in self.ops:
+            own = [(r, g) for r, g in zip(rows, groups, strict=True) if g in op.key_groups]
+            if own:
+                chunk = Chunk(
+                    [(k, v) for (k, v, _), _ in own],
+                    [t for (_, _, t), _ in own],
+                    [k for (k, _, _), _ in own],
+                    [g for _, g in own],
+                )
+                op.process(chunk, 0)
+            op.end_epoch()
+        return self
+
+    def watermark(self, time):
+        for op in self.ops:
+            op.on_watermark(time)
+            op.end_epoch()
+        return self
+
+    def now(self, time):
+        """Let processing time go on, and what is due fire."""
+        self.clock.set(time)
+        for op in self.ops:
+            due = op.next_processing_timer()
+            if due is not None and due <= time:
+                op.on_processing_time(time)
+            op.end_epoch()
+        return self
+
+    def restore(self, parallelism=1, backend=None):
+        """Go on with new operators over the same state, at the same watermark."""
+        sources, watermark = [], self.ops[0].watermark
+        for op in self.ops:
+            snapshot = op.backend.snapshot(1)
+            sources.append(source_of(write_file(snapshot), op.key_groups))
+            snapshot.release()
+        self.close()
+        self.backend = backend or self.backend
+        self._begin(sources, parallelism)
+        for op in self.ops:
+            op.watermark = watermark
+        return self
+
+    def close(self):
+        for op in self.ops:
+            op.close()
+
+    def take(self):
+        """Return the results since the last call, in an order that does not depend on keys."""
+        found, self.results[:] = sorted(self.results, key=lambda r: (r[1] or 0, repr(r))), []
+        return found
+
+    def take_late(self):
+        found, self.late[:] = list(self.late), []
+        return found
+
+    @property
+    def entries(self):
+        return sum(op.backend.size() for op in self.ops)
+
+    @property
+    def timers(self):
+        return sum(len(op.event_timers) + len(op.processing_timers) for op in self.ops)

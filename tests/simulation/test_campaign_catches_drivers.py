@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from weir.jobmanager import recovery, restoration
+from weir.jobmanager import assignments, restoration
 from weir.jobmanager.checkpoints import CheckpointRunner
 from weir.jobmanager.job import Job
 from weir.jobmanager.job_actions import Close
@@ -150,7 +150,7 @@ def rows_in_flight_do_not_come_first(patch):
 
 def a_rescaling_keeps_the_old_plan_for_its_state(patch):
     """State is dealt out for as many slots as there were before."""
-    deal = recovery.assignments
+    deal = assignments.assignments
 
     def broken(plan, point, allow):
         slots = deal(plan, point, allow)

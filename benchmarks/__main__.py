@@ -103,9 +103,17 @@ def main() -> int:
 
 def setting_of(options: argparse.Namespace) -> report.Setting:
     """Return the circumstances of a run that begins now."""
-    command = f"python -m benchmarks {shlex.join(sys.argv[1:])}".strip()
+    command = f"python -m benchmarks {shlex.join(_without_output(sys.argv[1:]))}".strip()
     date = datetime.date.today().isoformat()
     return report.Setting(command, options.mode, options.rounds or None, date, machine())
+
+
+def _without_output(words: list[str]) -> list[str]:
+    """Return a command without where it writes, which no figure depends on."""
+    if "--output" not in words:
+        return words
+    place = words.index("--output")
+    return words[:place] + words[place + 2 :]
 
 
 def write(runner: Runner, setting: report.Setting, directory: Path) -> None:

@@ -57,6 +57,12 @@ def by_round(above: list[float], below: list[float]) -> list[float]:
     return [statistics.median(above) / statistics.median(below)] if above and below else []
 
 
+def relative(cells: Cells, above: str, below: str, workload: str) -> float | None:
+    """Return the median ratio of two contenders in a workload, None if one was not measured."""
+    found = by_round(speeds(cells, above, workload), speeds(cells, below, workload))
+    return statistics.median(found) if found else None
+
+
 def rates(workload: str, above: str, *below: str) -> Figure:
     """Return the ratio of a contender to the fastest of others."""
 

@@ -6,7 +6,7 @@ import math
 from xml.sax.saxutils import escape
 
 from benchmarks import plan
-from benchmarks.aims import Cells, rate
+from benchmarks.aims import Cells, relative
 
 WORKLOAD = "a-100k"
 REFERENCE = "weir-hashmap"
@@ -27,13 +27,12 @@ STYLE = """
 def bars(cells: Cells) -> list[tuple[str, str, float]]:
     """Return titles, kinds and relative speeds of what was measured, fastest first."""
     found = []
-    reference = rate(cells, REFERENCE, WORKLOAD) or 1.0
     for contender in plan.CONTENDERS:
-        speed = rate(cells, contender.name, WORKLOAD)
+        speed = relative(cells, contender.name, REFERENCE, WORKLOAD)
         if speed is not None:
             family = contender.name.split("-")[0]
             kind = family if family == "weir" else "floor" if family == "identity" else "peer"
-            found.append((contender.title, kind, speed / reference))
+            found.append((contender.title, kind, speed))
     return sorted(found, key=lambda bar: -bar[2])
 
 

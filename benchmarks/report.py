@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from benchmarks import plan
-from benchmarks.aims import AIMS, Cells, epoch_seconds, rate, ratio
+from benchmarks.aims import AIMS, Cells, epoch_seconds, rate, ratio, relative
 from benchmarks.contenders.protocol import WORKLOAD_EPOCH
 from benchmarks.workloads.catalogue import BY_NAME
 
@@ -114,8 +114,6 @@ def spread(values: list[float]) -> str:
 
 def steady(cells: Cells, workload: str) -> str:
     """Return the table of one workload, fastest first."""
-    floor = floor_of(cells, workload)
-    reference = rate(cells, REFERENCE, workload)
     found = []
     for contender in plan.CONTENDERS:
         cell = cells.get((contender.name, workload))
@@ -129,8 +127,8 @@ def steady(cells: Cells, workload: str) -> str:
                 speed or 0.0,
                 (
                     contender.title,
-                    significant(ratio(speed, floor)),
-                    significant(ratio(reference, speed)),
+                    significant(of_floor(cells, contender.name, workload)),
+                    significant(relative(cells, REFERENCE, contender.name, workload)),
                     number(speed) if cell.counts else f"no time: {cell.why or 'not checked'}",
                     f"{min(spread):,.0f} to {max(spread):,.0f}" if len(spread) > 1 else "",
                     f"{runs[0].rows:,}" if runs else "",
@@ -152,14 +150,16 @@ def steady(cells: Cells, workload: str) -> str:
     return table(head, [row for _, row in sorted(found, key=lambda pair: -pair[0])])
 
 
-def floor_of(cells: Cells, workload: str) -> float | None:
-    """Return the identity floor of a workload's rows, else that of (a) if their shape is the same.
+def of_floor(cells: Cells, contender: str, workload: str) -> float | None:
+    """Return the ratio to the floor of the workload, else to that of (a) if rows look the same.
 
     Only (b) and (g) have other rows than two integers.
     """
-    own = rate(cells, FLOOR, workload)
+    own = relative(cells, contender, FLOOR, workload)
     alike = len(BY_NAME[workload].columns) == len(BY_NAME[LIKE].columns)
-    return rate(cells, FLOOR, LIKE) if own is None and alike else own
+    if own is not None or not alike:
+        return own
+    return ratio(rate(cells, contender, workload), rate(cells, FLOOR, LIKE))
 
 
 def checkpoints(runs: list) -> str:

@@ -110,11 +110,13 @@ def test_weir_run_on_a_cluster_gives_the_same_output_as_one_process(cluster, sce
 
 
 def test_driver_workers_and_slots_talk_over_tls(cluster, scenario, tmp_path):
+    """Epochs with input go through Spark's workers, those without from the driver to the slots."""
     files = make_files(tmp_path / "tls", names=tuple(f"127.0.0.{n}" for n in (1, 2, 3)))
     scenario.configure(
         {
             "security.ssl.internal.enabled": "true",
             "security.ssl.rest.enabled": "true",
+            "weir.epoch.direct-size": "100 b",
             **{f"weir.ssl.{name}": path for name, path in vars(files).items()},
         }
     )

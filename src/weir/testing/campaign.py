@@ -247,10 +247,15 @@ class _Run:
         return job
 
     def _rot(self) -> None:
-        """Flip a bit in every file of the newest checkpoint of the job that is running."""
-        for stored in list_completed(self.storage, self.jobs[-1].job_id)[:1]:
+        """Flip a bit in every file that the running job wrote for its newest checkpoint.
+
+        Files that it took over from another job have no copies.
+        """
+        job_id = self.jobs[-1].job_id
+        for stored in list_completed(self.storage, job_id)[:1]:
             names = {file.path for file in stored.metadata.files if file.data is None}
-            for path in sorted(resolve(stored.directory, name) for name in names):
+            paths = {resolve(stored.directory, name) for name in names} - self._damaged.keys()
+            for path in sorted(path for path in paths if path.startswith(f"{job_id}/")):
                 data = self._damaged[path] = self.storage.read(path)
                 self.storage.delete(path)
                 self.storage.create(path, data[:-1] + bytes([data[-1] ^ 1]))

@@ -45,7 +45,7 @@ chaos: setup ## attack a job on Spark with real faults (ARGS="--faults 100 --see
 fuzz: setup ## feed mutated bytes to all formats and to REST, ten minutes (ARGS="--seconds 60 --only rest")
 	@$(PY) -m tests.fuzz $(ARGS)
 
-bench: setup ## measure Weir and its peers, an hour or two (ARGS="--only a" selects)
+bench: setup ## measure Weir and its peers, some hours (ARGS="--only a" selects)
 	@$(WITH_JAVA) $(PY) -m benchmarks $(ARGS)
 
 bench-quick: setup ## measure Weir and the floors, about two minutes

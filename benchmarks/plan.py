@@ -30,10 +30,9 @@ WARM = {"fast": 3}
 EVERY_ROUND = {"fast"}
 # Rounds of floors and Weir that do not count, for the JVM to compile in.
 WARM_ROUNDS = 2
-# Rounds of floors and Weir, and of peers, whose ratios are far from anything that noise does.
+# Rounds that count: fewer than three have no spread.
 ROUNDS = 3
 ROUNDS_FOR_AIMS = 5
-ROUNDS_OF_PEERS = 1
 # What the aims compare, peers apart.
 AIMED_PAIRS = {
     "a-100k": ("identity", "weir-hashmap", "weir-rocksdb", "weir-hashmap-unchecked"),
@@ -262,7 +261,7 @@ def rounds_for(mode: str, contender: Contender, workload: str, wanted: int | Non
     if mode == "smoke":
         return int(workload == WORKLOAD_EPOCH)
     if contender.tier not in EVERY_ROUND:
-        return ROUNDS_OF_PEERS
+        return ROUNDS
     if wanted is not None:
         return wanted
     if mode == "quick":

@@ -38,8 +38,8 @@ class Setting:
         if self.rounds is not None or self.mode != "full":
             return str(self.rounds or 1)
         return (
-            f"{plan.ROUNDS_FOR_AIMS} of what an aim compares, {plan.ROUNDS} of other floors and "
-            f"variants of Weir, {plan.ROUNDS_OF_PEERS} of peers"
+            f"{plan.ROUNDS_FOR_AIMS} of what an aim compares in Weir and on the floors, "
+            f"{plan.ROUNDS} of everything else"
         )
 
 

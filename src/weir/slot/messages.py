@@ -245,5 +245,12 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def decode(data: Any, kind: type[Any]) -> Any:
-    """Decode a message of one of the kinds in `MESSAGES`; any thread may."""
-    return _decoders[kind].decode(data)
+    """Decode a message of one of the kinds in `MESSAGES`; any thread may.
+
+    Raises:
+        msgspec.DecodeError: it is none; one that is nested too deeply is none either.
+    """
+    try:
+        return _decoders[kind].decode(data)
+    except RecursionError as error:
+        raise msgspec.DecodeError(str(error)) from None

@@ -8,6 +8,7 @@ directory is synced. A crash can leave a hidden file, never a torn visible one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import shutil
@@ -155,8 +156,10 @@ def _explained(verb: str, path: str) -> Iterator[None]:
         msg = f"cannot {verb} {path!r}: {error.strerror}"
         raise kind(msg) from error
     except OSError as error:
+        # No file can have a name that is too long; only who wants to make one has a problem.
+        absent = error.errno == errno.ENAMETOOLONG and verb != "write"
         msg = f"cannot {verb} {path!r}: {error.strerror or error}"
-        raise StorageError(msg) from error
+        raise (MissingFileError if absent else StorageError)(msg) from error
 
 
 def _open_new(temporary: str, final: str, made: list[str]) -> io.BufferedWriter:

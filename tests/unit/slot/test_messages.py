@@ -75,3 +75,9 @@ def test_a_message_is_what_was_sent() -> None:
 def test_a_message_of_another_shape_is_refused() -> None:
     with pytest.raises(msgspec.ValidationError):
         decode(encode(EndMarker(7)), Acknowledge)
+
+
+def test_a_message_that_is_nested_too_deeply_is_refused() -> None:
+    deep = b"\x81" * 10_000
+    with pytest.raises(msgspec.DecodeError):
+        decode(deep, Acknowledge)

@@ -12,6 +12,7 @@ import pytest
 
 from weir.errors import StorageError
 from weir.storage import LocalStorage
+from weir.storage.base import MissingFileError
 
 
 @contextmanager
@@ -89,3 +90,15 @@ def test_a_relative_root_stays_where_it_was(
     monkeypatch.chdir("/")
     storage.create("f", b"1")
     assert (tmp_path / "data" / "f").read_bytes() == b"1"
+
+
+def test_no_file_has_a_name_that_is_too_long(tmp_path: Path) -> None:
+    """Metadata of strangers can name any: such a file is missing, and cannot be made."""
+    storage, name = LocalStorage(str(tmp_path)), "a" * 1000
+    with pytest.raises(MissingFileError):
+        storage.size(name)
+    with pytest.raises(MissingFileError):
+        storage.read(name)
+    with pytest.raises(StorageError, match="too long") as refused:
+        storage.create(name, b"")
+    assert not isinstance(refused.value, MissingFileError)

@@ -83,9 +83,16 @@ class Catalog:
         """Add a state that another old subtask stored; both must mean the same.
 
         Raises:
-            CorruptStateError: the kinds differ.
+            CorruptStateError: the kinds differ, or there is no such kind.
             IncompatibleStateError: the types differ.
         """
+        if found.is_stored and found.kind not in StateKind.__members__:
+            known_kinds = ", ".join(StateKind.__members__)
+            msg = (
+                f"state {found.name!r} in {origin!r} is of kind {found.kind!r}, expected one of "
+                f"{known_kinds}; restore another checkpoint"
+            )
+            raise CorruptStateError(msg)
         table = self.stored if found.is_stored else self.packed
         known = table.setdefault(found.name, found)
         if known.kind != found.kind:

@@ -17,6 +17,7 @@ from weir.backend.base import (
     StateLayer,
 )
 from weir.backend.hashmap import HashMapBackend
+from weir.backend.rocksdb.catalog import Catalog, Described
 from weir.backend.rocksdb.native import Placed, worth_keeping
 from weir.backend.timers import EVENT_TIMERS
 from weir.common.typeinfo import Types
@@ -267,3 +268,9 @@ def test_key_groups_in_two_files_are_refused(databases: Databases) -> None:
     half = databases.backend(key_groups=KeyGroupRange(0, 63))
     half.restore([source])
     assert 0 < len(list(half.state(VALUE) and half.keys("v"))) < 5
+
+
+def test_a_stored_state_of_an_unknown_kind_is_refused() -> None:
+    found = Described("name", "VAL\x15E", {}, "s0")
+    with pytest.raises(CorruptStateError, match="expected one of"):
+        Catalog().unite(found, "a file")

@@ -9,7 +9,7 @@ from weir.backend.changelog.backend import ChangelogBackend, ChangelogPlace
 from weir.backend.changelog.settings import ChangelogSettings
 from weir.backend.changes import ChangeSource
 from weir.backend.context import BackendContext, BackendSettings, BackgroundExecutor, NoSharedFiles
-from weir.backend.registry import provider
+from weir.backend.registry import check_backend, provider
 from weir.keygroup import KeyGroupRange
 
 __all__ = [
@@ -33,7 +33,8 @@ def create_backend(
         UsageError: there is no backend of that name, or what it needs is not installed.
     """
     made = provider(context.settings.kind)
-    if context.settings.changelog:
+    check_backend(context.settings.kind, context.settings.changelog)
+    if context.settings.changelog and made.create_tracked is not None:
         return with_changelog(
             made.create_tracked(context, key_type, key_groups, namespace_type), context
         )

@@ -13,9 +13,8 @@ from weir.backend.base import NATIVE_PREFIX, RESERVED_PREFIX, RestoreSource, Sta
 from weir.backend.delta import apply_delta, decode_delta
 from weir.backend.group_format import GroupFormat
 from weir.backend.kinds import stored_shape
-from weir.backend.registry import ExpandNative, provider
+from weir.backend.registry import ExpandNative, known_provider
 from weir.codec.evolution import Compatibility, migration, require_same_key
-from weir.config.state_backends import STATE_BACKENDS
 from weir.errors import CorruptStateError, IncompatibleStateError
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotWriter
@@ -112,13 +111,13 @@ def _common(source: RestoreSource, key_groups: KeyGroupRange) -> RestoreSource:
 def _reader(entry: str, source: RestoreSource) -> ExpandNative:
     """Return what reads a footer entry that only one backend understands."""
     name = entry.removeprefix(NATIVE_PREFIX)
-    known = any(facts.name == name for facts in STATE_BACKENDS)
-    expand = provider(name).expand_native if known else None
+    found = known_provider(name)
+    expand = None if found is None else found.expand_native
     if expand is None:
         msg = (
             f"{source.layers[-1].reader.name!r} holds files of a state backend {name!r} that no "
-            f"backend here reads: restore it with the version of Weir that wrote it, and take a "
-            f"savepoint in the canonical format"
+            f"backend here reads: restore it with the backend and the version of Weir that wrote "
+            f"it, and take a savepoint in the canonical format"
         )
         raise IncompatibleStateError(msg)
     return expand

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from weir.config.option import BOOLEAN, DURATION, FLOAT, INT, MEMORY, STRING, ConfigOption, one_of
-from weir.config.state_backends import DEFAULT_STATE_BACKEND, ROCKSDB, STATE_BACKENDS
+from weir.config.option import (
+    BOOLEAN,
+    DURATION,
+    FLOAT,
+    INT,
+    MEMORY,
+    STRING,
+    ConfigOption,
+    OptionType,
+    one_of,
+)
+from weir.config.state_backends import DEFAULT_STATE_BACKEND, FORM, chosen_backend
 
 _R = "state.backend.rocksdb."
 _C = "state.changelog."
-_NAMES = [facts.name for facts in STATE_BACKENDS]
-_OLD_NAMES = [name for facts in STATE_BACKENDS for name in facts.old_names]
 
 STATE_BACKEND = ConfigOption(
     "state.backend.type",
-    one_of(*_NAMES, *_OLD_NAMES, forst=ROCKSDB.name, memory="jobmanager"),
+    OptionType("enum", FORM, chosen_backend),
     DEFAULT_STATE_BACKEND,
     "The state backend; filesystem and jobmanager are old names that also choose a storage.",
     deprecated_keys=("state.backend",),

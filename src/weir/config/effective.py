@@ -16,7 +16,7 @@ from weir.config import backend, checkpointing
 from weir.config.layer import Layer
 from weir.config.option import MAP, ConfigOption, is_secret
 from weir.config.options import ALL_OPTIONS, KNOWN_KEYS, OPTION_BY_KEY
-from weir.config.state_backends import state_backend
+from weir.config.state_backends import note_on, state_backend
 from weir.errors import UsageError
 
 OWNED_NAMESPACES = (
@@ -151,6 +151,9 @@ class Settings:
             if found.fatal:
                 raise UsageError(str(found))
         notes = [note for layer in self._layers for note in layer.notes]
+        chosen = self._find(backend.STATE_BACKEND)
+        if chosen is not None and (note := note_on(chosen[2])):
+            notes.append(f"{chosen[1]}: {note}")
         disagreements = [text for layer in self._layers for text in _disagreements(layer)]
         return notes + disagreements + [str(found) for found in unknown]
 

@@ -11,8 +11,10 @@ import warnings
 from enum import Enum
 from typing import Any, ClassVar
 
+from weir.config.directories import local_directories
 from weir.config.state_backends import HASHMAP, ROCKSDB
 from weir.datastream._checks import require_type
+from weir.datastream._java_arguments import Parameter, arguments
 from weir.datastream.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
@@ -74,11 +76,19 @@ class _RocksDBOptions:
         self._transfer_threads: int | None = None
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Set the local directories of the databases; without any, the temporary ones."""
+        """Set the local directories of the databases; without any, the temporary ones.
+
+        Raises:
+            UsageError: one is empty, relative, or a URI with another scheme than `file`.
+        """
         if any(not path for path in paths):
             msg = f"RocksDB storage paths must not be empty, found {paths!r}"
             raise UsageError(msg)
-        self._paths = paths
+        self._paths = tuple(
+            local
+            for path in paths
+            for local in local_directories(str(path), "set_db_storage_paths")
+        )
 
     def get_db_storage_paths(self) -> list[str]:
         """Return the local directories of the databases."""
@@ -149,15 +159,32 @@ class EmbeddedRocksDBStateBackend(_RocksDBOptions, StateBackend):
 
 
 class CustomStateBackend(StateBackend):
-    """A backend named by its configuration value; the engine refuses names it does not know."""
+    """A backend of the user's own, or any other, by its value of `state.backend.type`."""
 
     def __init__(self, name: str) -> None:
-        """Choose a backend by name."""
+        """Choose a backend by the path of its provider, its entry point or its name."""
         self.name = name
 
     def to_configuration(self) -> dict[str, Any]:
         """Return the configuration that this object stands for."""
         return {"state.backend.type": self.name}
+
+
+_PATH = Parameter("checkpoint_path", "path")
+_SAVEPOINTS = Parameter("savepoint_path", "path")
+_SIZE = Parameter("max_state_size", "number")
+_ASYNCHRONOUS = Parameter("using_asynchronous_snapshots", "switch")
+_DIRECTORY = Parameter("checkpoint_directory_uri", "path")
+_DEFAULT_SAVEPOINTS = Parameter("default_savepoint_directory_uri", "path")
+_THRESHOLD = Parameter("file_state_size_threshold", "number")
+_BUFFER = Parameter("write_buffer_size", "number")
+_MEMORY_FORMS = ((_ASYNCHRONOUS,), (_SIZE,), (_SIZE, _ASYNCHRONOUS))
+_FS_FORMS = (
+    (_DIRECTORY, _ASYNCHRONOUS),
+    (_DIRECTORY, _THRESHOLD),
+    (_DIRECTORY, _THRESHOLD, _ASYNCHRONOUS),
+    (_DIRECTORY, _THRESHOLD, _BUFFER, _ASYNCHRONOUS),
+)
 
 
 def _warn(old: str, new: str) -> None:
@@ -177,11 +204,23 @@ class MemoryStateBackend(StateBackend):
         max_state_size: int | None = None,
         using_asynchronous_snapshots: bool | None = None,
     ) -> None:
-        """Choose `HashMapStateBackend` with `JobManagerCheckpointStorage`."""
+        """Choose `HashMapStateBackend` with `JobManagerCheckpointStorage`.
+
+        Java's `MemoryStateBackend(max_state_size, asynchronous)` is understood too.
+
+        Raises:
+            UsageError: the arguments are in neither order.
+        """
         _warn("MemoryStateBackend", "HashMapStateBackend and JobManagerCheckpointStorage")
-        self._storage = JobManagerCheckpointStorage(checkpoint_path, max_state_size)
-        self._savepoint_path = savepoint_path
-        self._asynchronous = using_asynchronous_snapshots is not False
+        found = arguments(
+            "MemoryStateBackend",
+            (checkpoint_path, savepoint_path, max_state_size, using_asynchronous_snapshots),
+            (_PATH, _SAVEPOINTS, _SIZE, _ASYNCHRONOUS),
+            _MEMORY_FORMS,
+        )
+        self._storage = JobManagerCheckpointStorage(found[_PATH.name], found[_SIZE.name])
+        self._savepoint_path = found[_SAVEPOINTS.name]
+        self._asynchronous = found[_ASYNCHRONOUS.name] is not False
 
     def get_max_state_size(self) -> int:
         """Return the largest size in bytes that one state may have."""
@@ -210,15 +249,30 @@ class FsStateBackend(StateBackend):
         write_buffer_size: int | None = None,
         using_asynchronous_snapshots: bool | None = None,
     ) -> None:
-        """Choose `HashMapStateBackend` with `FileSystemCheckpointStorage`."""
+        """Choose `HashMapStateBackend` with `FileSystemCheckpointStorage`.
+
+        Java's `FsStateBackend(path, asynchronous)`, `(path, threshold)`, `(path, threshold,
+        asynchronous)` and `(path, threshold, buffer, asynchronous)` are understood too.
+
+        Raises:
+            UsageError: the arguments are in no such order.
+        """
         _warn("FsStateBackend", "HashMapStateBackend and FileSystemCheckpointStorage")
-        self._storage = FileSystemCheckpointStorage(
+        given = (
             checkpoint_directory_uri,
+            default_savepoint_directory_uri,
             file_state_size_threshold,
-            -1 if write_buffer_size is None else write_buffer_size,
+            write_buffer_size,
+            using_asynchronous_snapshots,
         )
-        self._savepoint_directory = default_savepoint_directory_uri
-        self._asynchronous = using_asynchronous_snapshots is not False
+        order = (_DIRECTORY, _DEFAULT_SAVEPOINTS, _THRESHOLD, _BUFFER, _ASYNCHRONOUS)
+        found = arguments("FsStateBackend", given, order, _FS_FORMS)
+        buffer = found[_BUFFER.name]
+        self._storage = FileSystemCheckpointStorage(
+            found[_DIRECTORY.name], found[_THRESHOLD.name], -1 if buffer is None else buffer
+        )
+        self._savepoint_directory = found[_DEFAULT_SAVEPOINTS.name]
+        self._asynchronous = found[_ASYNCHRONOUS.name] is not False
 
     def get_checkpoint_path(self) -> str:
         """Return the directory of checkpoints."""
@@ -249,21 +303,32 @@ class RocksDBStateBackend(_RocksDBOptions, StateBackend):
 
     def __init__(
         self,
-        checkpoint_data_uri: str | None = None,
+        checkpoint_data_uri: str | StateBackend | None = None,
         enable_incremental_checkpointing: bool | None = None,
         checkpoint_stream_backend: StateBackend | None = None,
     ) -> None:
-        """Choose `EmbeddedRocksDBStateBackend` with the storage of a path or of a backend."""
-        _warn("RocksDBStateBackend", "EmbeddedRocksDBStateBackend and FileSystemCheckpointStorage")
-        super().__init__(enable_incremental_checkpointing)
-        self._stream_backend = checkpoint_stream_backend
-        self._storage = None
-        if checkpoint_stream_backend is None:
-            self._storage = FileSystemCheckpointStorage(checkpoint_data_uri)
+        """Choose `EmbeddedRocksDBStateBackend` with the storage of a path or of a backend.
 
-    def get_checkpoint_backend(self) -> StateBackend | FileSystemCheckpointStorage | None:
-        """Return what decides where checkpoints are kept."""
-        return self._stream_backend or self._storage
+        As in Java, a backend may stand in the place of the path.
+
+        Raises:
+            UsageError: an argument is neither.
+        """
+        _warn("RocksDBStateBackend", "EmbeddedRocksDBStateBackend and FileSystemCheckpointStorage")
+        uri, incremental = checkpoint_data_uri, enable_incremental_checkpointing
+        if isinstance(uri, StateBackend) and checkpoint_stream_backend is None:
+            uri, checkpoint_stream_backend = None, uri
+        _check_rocksdb(uri, incremental, checkpoint_stream_backend)
+        super().__init__(incremental)
+        if checkpoint_stream_backend is None:
+            with warnings.catch_warnings():  # of the one that was called
+                warnings.simplefilter("ignore", DeprecationWarning)
+                checkpoint_stream_backend = FsStateBackend(None if uri is None else str(uri))
+        self._stream_backend = checkpoint_stream_backend
+
+    def get_checkpoint_backend(self) -> StateBackend:
+        """Return the backend that decides where checkpoints are kept."""
+        return self._stream_backend
 
     def set_number_of_transfering_threads(self, number_of_transfering_threads: int) -> None:
         """Set how many threads move files to and from checkpoints."""
@@ -275,6 +340,18 @@ class RocksDBStateBackend(_RocksDBOptions, StateBackend):
 
     def to_configuration(self) -> dict[str, Any]:
         """Return the configuration that this object stands for."""
-        storage = self._stream_backend or self._storage
-        chosen = storage.to_configuration() if storage is not None else {}
-        return {**chosen, **self.rocksdb_configuration()}
+        return {**self._stream_backend.to_configuration(), **self.rocksdb_configuration()}
+
+
+def _check_rocksdb(uri: Any, incremental: Any, backend: Any) -> None:
+    fits = (
+        uri is None or Parameter("checkpoint_data_uri", "path").fits(uri),
+        incremental is None or isinstance(incremental, bool),
+        backend is None or isinstance(backend, StateBackend),
+    )
+    if not all(fits):
+        msg = (
+            f"found RocksDBStateBackend({uri!r}, {incremental!r}, {backend!r}), expected a path or "
+            "a StateBackend, then True or False for incremental checkpoints"
+        )
+        raise UsageError(msg)

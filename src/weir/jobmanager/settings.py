@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from weir.backend.factory import BackendSettings
+from weir.backend.registry import check_backend
 from weir.checkpoint.settings import CheckpointingMode, CheckpointSettings, Retention
 from weir.common.time import parse_duration_ms
 from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
 from weir.config import storage as s
+from weir.config.directories import local_directories
 from weir.config.effective import Settings
 from weir.config.effects import without_effect
 from weir.config.option import ConfigOption
@@ -177,10 +178,13 @@ def _trigger_interval(trigger: str) -> int | None:
 
 
 def _backend(settings: Settings) -> BackendSettings:
+    kind, changelog = settings.state_backend(), settings.get(b.CHANGELOG)
+    check_backend(kind, changelog)
+    local_directories(settings.get(b.ROCKSDB_LOCALDIR) or "", b.ROCKSDB_LOCALDIR.key)
     return BackendSettings(
-        kind=settings.state_backend(),
+        kind=kind,
         incremental=settings.get(c.INCREMENTAL),
-        changelog=settings.get(b.CHANGELOG),
+        changelog=changelog,
         options={option.key: settings.get(option) for option in _FOR_BACKENDS},
     )
 
@@ -221,12 +225,7 @@ def _local(settings: Settings) -> LocalRecovery:
     if not backup:
         return LocalRecovery(backup, restore)
     chosen = settings.get(c.LOCAL_BACKUP_DIRS) or settings.get(b.TMP_DIRS) or ""
-    dirs = tuple(path for part in re.split(r"[,:|]", chosen) if (path := part.strip()))
-    for path in dirs:
-        if not path.startswith("/"):
-            msg = f"{c.LOCAL_BACKUP_DIRS.key} names {path!r}, expected absolute paths"
-            raise UsageError(msg)
-    return LocalRecovery(backup, restore, dirs)
+    return LocalRecovery(backup, restore, local_directories(chosen, c.LOCAL_BACKUP_DIRS.key))
 
 
 def _claim_mode(settings: Settings) -> ClaimMode:

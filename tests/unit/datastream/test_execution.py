@@ -301,11 +301,11 @@ def test_a_limit_below_one_is_refused(env):
 def test_the_submitted_configuration_is_a_copy_with_the_backends_last_word(env, engine):
     backend = EmbeddedRocksDBStateBackend()
     env.set_state_backend(backend)
-    backend.set_db_storage_paths("a", "b")
+    backend.set_db_storage_paths("/a", "/b")
     env.from_collection([1]).print()
     env.execute()
     _, configuration = engine.submitted[0]
-    assert configuration.get_string("state.backend.rocksdb.localdir", "") == "a,b"
+    assert configuration.get_string("state.backend.rocksdb.localdir", "") == "/a,/b"
     env.enable_checkpointing(1000)
     assert not configuration.contains_key("execution.checkpointing.interval")
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from weir.config.backend import ROCKSDB_LOCALDIR, ROCKSDB_PLACEMENT
+from weir.config.directories import local_directories
 from weir.errors import StorageError
 from weir.ids import murmur3_128, unique_suffix
 
@@ -123,8 +124,8 @@ def choose_base(
     `round-robin` takes them in turn (`turn` stands for the process's own count), `least-loaded`
     takes the one with the fewest databases, then with the most free space.
     """
-    text = values.get(ROCKSDB_LOCALDIR.key)
-    paths = [Path(p.strip()) for p in re.split(f"[,{os.pathsep}]", text or "") if p.strip()]
+    key = ROCKSDB_LOCALDIR.key
+    paths = [Path(path) for path in local_directories(values.get(key) or "", key)]
     if not paths:
         return default or Path(tempfile.gettempdir())
     placement = values.get(ROCKSDB_PLACEMENT.key, ROCKSDB_PLACEMENT.default)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from weir.backend.rocksdb.localdir import LocalDirectory, choose_base, remove_leftovers
+from weir.errors import UsageError
 
 KEY = "state.backend.rocksdb.localdir"
 PLACEMENT = KEY + ".placement"
@@ -27,6 +28,15 @@ def test_directories_are_separated_by_commas_or_the_systems_separator(tmp_path: 
         choose_base({KEY: text, PLACEMENT: "round-robin"}, None, "op", 0, turn) for turn in range(4)
     ]
     assert found == [a, b, c, a]
+
+
+def test_directories_may_be_uris_of_local_files_and_no_others(tmp_path: Path) -> None:
+    text = f"file://{tmp_path}/a:file:{tmp_path}/b,{tmp_path}/c"
+    chosen = {choose_base({KEY: text}, None, "op", subtask) for subtask in range(40)}
+    assert chosen == {tmp_path / name for name in "abc"}
+    for wrong in ("hdfs://nn:8020/rocks", "rocks", "/a:rocks"):
+        with pytest.raises(UsageError, match=f"{KEY} names"):
+            choose_base({KEY: wrong}, None, "op", 0)
 
 
 def test_random_placement_depends_on_operator_and_subtask_alone(tmp_path: Path) -> None:

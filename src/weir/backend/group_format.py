@@ -41,6 +41,57 @@ class AddressTypes:
     namespace: Any = None
 
 
+@dataclass
+class GroupColumns:
+    """The entries of a group as columns.
+
+    `namespaces` are those of the keys at the positions in `spaced`. Of a list or map, `lengths`
+    says how many of the `values`, and of the `map_keys`, belong to each key.
+    """
+
+    keys: list[Any]
+    spaced: list[int]
+    namespaces: list[Any]
+    values: list[Any]
+    lengths: list[int] | None = None
+    map_keys: list[Any] | None = None
+
+    def check(self, count: int, shape: Shape) -> None:
+        """Refuse columns of a group of `count` entries that do not fit together.
+
+        Raises:
+            CorruptStateError: their lengths differ, or a position is none.
+        """
+        if shape is Shape.ONE:
+            entries = len(self.values)
+        elif not _fit(self.lengths, len(self.values)):
+            msg = f"{len(self.values)} elements do not have the lengths {self.lengths!r}"
+            raise CorruptStateError(msg)
+        else:
+            entries = len(self.lengths or ())
+        if not count == len(self.keys) == entries:
+            msg = f"{count} entries have {len(self.keys)} keys and {entries} values"
+            raise CorruptStateError(msg)
+        if self.map_keys is not None and len(self.map_keys) != len(self.values):
+            msg = f"{len(self.map_keys)} map keys have {len(self.values)} values"
+            raise CorruptStateError(msg)
+        if len(self.spaced) != len(self.namespaces):
+            msg = f"{len(self.namespaces)} namespaces belong to {len(self.spaced)} keys"
+            raise CorruptStateError(msg)
+        if self.spaced and not 0 <= min(self.spaced) <= max(self.spaced) < count:
+            msg = f"namespaces belong to keys up to {max(self.spaced)} of {count}"
+            raise CorruptStateError(msg)
+
+    def grouped(self) -> list[Any]:
+        """Return what is stored under each key: a value, a list or a dict."""
+        if self.lengths is None:
+            return self.values
+        if self.map_keys is None:
+            return _regroup(self.lengths, self.values)
+        entries = list(zip(self.map_keys, self.values, strict=True))
+        return [dict(part) for part in _regroup(self.lengths, entries)]
+
+
 @dataclass(frozen=True)
 class GroupFormat:
     """How the entries of one state become bytes; `kind` is None for timers."""
@@ -134,29 +185,39 @@ class GroupFormat:
         Raises:
             CorruptStateError: the bytes are not a group of this format; `name` is the file.
         """
+        columns = self.columns(data, name)
+        keys = one_nan_many(columns.keys)
+        for position, namespace in zip(columns.spaced, columns.namespaces, strict=True):
+            keys[position] = address_of(keys[position], namespace)
+        return list(zip(keys, columns.grouped(), strict=True))
+
+    def columns(self, data: bytes, name: str) -> GroupColumns:
+        """Return the columns of a group, whose lengths fit together.
+
+        Raises:
+            CorruptStateError: the bytes are not a group of this format; `name` is the file.
+        """
         try:
-            return self._decode(data)
+            return self._columns(data)
         except (msgspec.MsgspecError, CorruptStateError, ValueError, IndexError) as e:
             msg = f"a key group in {name!r} is not in the group format: {e}"
             raise CorruptStateError(msg) from e
 
-    def _decode(self, data: bytes) -> list[tuple[Any, Any]]:
+    def _columns(self, data: bytes) -> GroupColumns:
         count, keys_data, spaced, ns_data, lengths, map_keys_data, values_data = _decode(data)
-        keys = one_nan_many(self.key.decode_many(keys_data))
-        values = self.value.decode_many(values_data)
+        map_keys = None
         if self.map_key is not None:
             map_keys = one_nan_many(self.map_key.decode_many(map_keys_data or b""))
-            entries = zip(map_keys, values, strict=True)
-            values = [dict(part) for part in _regroup(lengths, list(entries))]
-        elif self.shape is Shape.LIST:
-            values = _regroup(lengths, values)
-        if not count == len(keys) == len(values):
-            msg = f"{count} entries have {len(keys)} keys and {len(values)} values"
-            raise CorruptStateError(msg)
-        namespaces = [] if ns_data is None else self.namespace.decode_many(ns_data)
-        for position, namespace in zip(spaced or [], namespaces, strict=True):
-            keys[position] = address_of(keys[position], namespace)
-        return list(zip(keys, values, strict=True))
+        found = GroupColumns(
+            self.key.decode_many(keys_data),
+            spaced or [],
+            namespaces=[] if ns_data is None else self.namespace.decode_many(ns_data),
+            lengths=lengths if self.shape is not Shape.ONE else None,
+            map_keys=map_keys,
+            values=self.value.decode_many(values_data),
+        )
+        found.check(count, self.shape)
+        return found
 
 
 def _take_apart(addresses: list[Any]) -> tuple[list[Any], list[int], list[Any]]:
@@ -173,9 +234,10 @@ def _take_apart(addresses: list[Any]) -> tuple[list[Any], list[int], list[Any]]:
     return keys, spaced, namespaces
 
 
-def _regroup(lengths: list[int] | None, elements: list[Any]) -> list[list[Any]]:
-    if lengths is None or sum(lengths) != len(elements):
-        msg = f"{len(elements)} elements do not have the lengths {lengths!r}"
-        raise CorruptStateError(msg)
+def _fit(lengths: list[int] | None, elements: int) -> bool:
+    return lengths is not None and min(lengths, default=0) >= 0 and sum(lengths) == elements
+
+
+def _regroup(lengths: list[int], elements: list[Any]) -> list[list[Any]]:
     rest = iter(elements)
     return [list(islice(rest, length)) for length in lengths]

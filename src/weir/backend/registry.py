@@ -13,7 +13,7 @@ that would be a cycle, and every program would need every backend's packages.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -24,8 +24,13 @@ from weir.config.state_backends import GROUP, STATE_BACKENDS, entry_point, state
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 
-ExpandNative: TypeAlias = Callable[[RestoreSource, KeyGroupRange], RestoreSource]
-"""Turn files that only one backend reads into what all of them read, for some key groups."""
+ExpandNative: TypeAlias = Callable[
+    [RestoreSource, KeyGroupRange, Container[str] | None], RestoreSource
+]
+"""Turn files that only one backend reads into what all of them read, for some key groups.
+
+Where names of states are given, the others are not looked at.
+"""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ as they came and go into every later snapshot unchanged, so that nothing is lost
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -90,21 +91,29 @@ class RestoredState:
         return {"kind": self.kind, "type": self.types, "groups": groups}
 
 
-def common_sources(sources: list[RestoreSource], key_groups: KeyGroupRange) -> list[RestoreSource]:
+def common_sources(
+    sources: list[RestoreSource],
+    key_groups: KeyGroupRange,
+    names: Container[str] | None = None,
+) -> list[RestoreSource]:
     """Return sources in the format that all backends read; the same ones where they are in it.
+
+    With `names` other states may be missing in what is returned.
 
     Raises:
         UsageError: what a native format needs is not installed.
         IncompatibleStateError: no backend reads a native format.
         CorruptStateError: a file is damaged.
     """
-    return [_common(source, key_groups) for source in sources]
+    return [_common(source, key_groups, names) for source in sources]
 
 
-def _common(source: RestoreSource, key_groups: KeyGroupRange) -> RestoreSource:
+def _common(
+    source: RestoreSource, key_groups: KeyGroupRange, names: Container[str] | None
+) -> RestoreSource:
     entries = {n for layer in source.layers for n in layer.states if n.startswith(NATIVE_PREFIX)}
     for entry in sorted(entries):
-        source = _reader(entry, source)(source, key_groups)
+        source = _reader(entry, source)(source, key_groups, names)
     return source
 
 
@@ -124,9 +133,13 @@ def _reader(entry: str, source: RestoreSource) -> ExpandNative:
 
 
 def read_states(
-    sources: list[RestoreSource], key_groups: KeyGroupRange, *, timers: bool = False
+    sources: list[RestoreSource],
+    key_groups: KeyGroupRange,
+    *,
+    timers: bool = False,
+    names: Container[str] | None = None,
 ) -> dict[str, RestoredState]:
-    """Read the wanted key groups of all states from the sources, checksums verified.
+    """Read the wanted key groups of all states, or those of some names, checksums verified.
 
     Timers are stored like states; they are read only when asked for, and then alone.
 
@@ -135,12 +148,13 @@ def read_states(
         IncompatibleStateError: subtasks stored a state with different types.
     """
     states: dict[str, RestoredState] = {}
-    for source in common_sources(sources, key_groups):
+    for source in common_sources(sources, key_groups, names):
         wanted = source.key_groups.intersect(key_groups)
         taken: dict[str, RestoredState] = {}
         for layer in source.layers:
             for name, entry in layer.states.items():
-                if name.startswith(RESERVED_PREFIX) is timers:
+                wrong = names is not None and name not in names
+                if name.startswith(RESERVED_PREFIX) is timers and not wrong:
                     _read_layer(taken, name, entry, layer, wanted=wanted)
         for state in taken.values():
             _unite(states, state)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
+from collections.abc import Container
 from dataclasses import replace
 from pathlib import Path
 
 from weir.backend.base import RestoreSource, SnapshotOutput, StateLayer
 from weir.backend.context import NoSharedFiles
 from weir.backend.kinds import TIMER_KIND
-from weir.backend.rocksdb.catalog import NATIVE, PACKED_FAMILY, Described
+from weir.backend.rocksdb.catalog import NATIVE, PACKED_FAMILY, Catalog, Described
 from weir.backend.rocksdb.database import Database
 from weir.backend.rocksdb.full import FrozenState, FrozenTimers, FullSnapshot
 from weir.backend.rocksdb.keys import KEY_FORMAT, had_other_bytes
@@ -27,10 +28,13 @@ from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotReader, SnapshotWriter
 
 
-def expand_native(source: RestoreSource, key_groups: KeyGroupRange) -> RestoreSource:
+def expand_native(
+    source: RestoreSource, key_groups: KeyGroupRange, names: Container[str] | None = None
+) -> RestoreSource:
     """Return a source without files of a database, with the same contents.
 
-    Files that are made here are gone when nobody reads them any more.
+    With `names` only these states are read; nothing of the others is decoded. Files that are made
+    here are gone when nobody reads them any more.
 
     Raises:
         UsageError: the package rocksdict is not installed.
@@ -39,7 +43,7 @@ def expand_native(source: RestoreSource, key_groups: KeyGroupRange) -> RestoreSo
     wanted = source.key_groups.intersect(key_groups)
     layers = without_native([source])[0].layers
     if len(wanted):
-        layers += (_expanded(source, wanted),)
+        layers += (_expanded(source, wanted, names),)
     return replace(source, layers=layers, reusable=False)
 
 
@@ -67,13 +71,27 @@ def _is_outdated(source: RestoreSource) -> bool:
     return False
 
 
-def _expanded(source: RestoreSource, wanted: KeyGroupRange) -> StateLayer:
+def _expanded(
+    source: RestoreSource, wanted: KeyGroupRange, names: Container[str] | None
+) -> StateLayer:
     with tempfile.TemporaryDirectory(prefix="weir-rocksdb-expand-") as directory:
         database, filled = fill([source], wanted, Path(directory) / "db", RocksDBSettings())
         try:
+            if names is not None:
+                filled = _only(filled, names)
             return _written(_frozen(database, filled, wanted), source.layers[-1].reader.name)
         finally:
             database.close()
+
+
+def _only(filled: Filled, names: Container[str]) -> Filled:
+    """Return what was found, without the states of other names."""
+    stored, packed = (
+        {name: state for name, state in states.items() if name in names}
+        for states in (filled.catalog.stored, filled.catalog.packed)
+    )
+    timers = {name: types for name, types in filled.timer_types.items() if name in names}
+    return replace(filled, catalog=Catalog(stored, packed), timer_types=timers)
 
 
 def _frozen(database: Database, filled: Filled, wanted: KeyGroupRange) -> FullSnapshot:

@@ -25,6 +25,7 @@ __all__ = [
     "arrow_type",
     "batch_to_columns",
     "batch_to_rows",
+    "column_of",
     "columns_to_rows",
     "rows_to_batch",
     "type_from_arrow",
@@ -107,12 +108,12 @@ def rows_to_batch(values: list[Any], type_info: TypeInformation) -> Any:
         msg = f"{type_info!r} has no columnar form: its records travel pickled"
         raise UsageError(msg)
     if not isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
-        return pa.RecordBatch.from_arrays([_column(values, type_info, "f0")], schema=schema)
+        return pa.RecordBatch.from_arrays([column_of(values, type_info, "f0")], schema=schema)
     types = type_info.get_field_types()
     tuples = _tuples(values, type_info)
     columns = zip(*tuples, strict=True) if tuples else [()] * len(types)
     arrays = [
-        _column(column, t, name)
+        column_of(column, t, name)
         for column, t, name in zip(columns, types, schema.names, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -162,8 +163,12 @@ def _tuples(values: Sequence[Any], type_info: RowTypeInfo | TupleTypeInfo) -> Se
     return tuples
 
 
-def _column(values: Sequence[Any], type_info: TypeInformation, name: str) -> Any:
-    """Build the array of one field."""
+def column_of(values: Sequence[Any], type_info: TypeInformation, name: str) -> Any:
+    """Build the array of one field of a columnar type.
+
+    Raises:
+        UsageError: a value does not fit; the message names the field.
+    """
     kind = type_info.kind
     try:
         if kind in _BASIC:
@@ -226,7 +231,7 @@ def _struct_column(values: Sequence[Any], type_info: RowTypeInfo | TupleTypeInfo
     tuples = [empty if value is None else tuple(value) for value in checked]
     columns = zip(*tuples, strict=True) if tuples else [()] * len(types)
     names = type_info.get_field_names()
-    arrays = [_column(c, t, n) for c, t, n in zip(columns, types, names, strict=True)]
+    arrays = [column_of(c, t, n) for c, t, n in zip(columns, types, names, strict=True)]
     return pa.StructArray.from_arrays(arrays, fields=_arrow_fields(type_info), mask=mask)
 
 
@@ -244,7 +249,7 @@ def _list_column(values: Sequence[Any], type_info: TypeInformation) -> Any:
     element: TypeInformation = type_info.elem_type  # type: ignore[attr-defined]
     values = _exact(values, list, type_info)
     items = [item for value in values if value is not None for item in value]
-    array = _column(items, element, "element")
+    array = column_of(items, element, "element")
     return pa.ListArray.from_arrays(_offsets(values), array, type=arrow_type(type_info))
 
 
@@ -254,8 +259,8 @@ def _map_column(values: Sequence[Any], type_info: MapTypeInfo) -> Any:
     if any(None in value for value in present):
         msg = f"{type_info!r} cannot travel with None as a key: {present!r:.120}"
         raise UsageError(msg)
-    keys = _column([k for value in present for k in value], type_info.key_type, "key")
-    items = _column([v for d in present for v in d.values()], type_info.value_type, "value")
+    keys = column_of([k for value in present for k in value], type_info.key_type, "key")
+    items = column_of([v for d in present for v in d.values()], type_info.value_type, "value")
     return pa.MapArray.from_arrays(_offsets(values), keys, items, type=arrow_type(type_info))
 
 

@@ -22,10 +22,10 @@ from weir.offline import Description, Summary, describe, list_snapshots
 from weir.offline.listing import newest_first
 from weir.storage.options import StorageOptions
 
-_definitions = click.option(
+definitions_option = click.option(
     "-D", "definitions", metavar="KEY=VALUE", multiple=True, help="A setting, such as s3.endpoint."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 @click.group(context_settings=HELP_OPTIONS)
@@ -35,8 +35,8 @@ def state() -> None:
 
 @state.command("ls", context_settings=HELP_OPTIONS)
 @click.argument("directory", metavar="[DIR]", required=False)
-@_json
-@_definitions
+@as_json_option
+@definitions_option
 def ls(directory: str | None, as_json: bool, definitions: tuple[str, ...]) -> None:
     """List checkpoints and savepoints below DIR, newest first.
 
@@ -52,30 +52,30 @@ def ls(directory: str | None, as_json: bool, definitions: tuple[str, ...]) -> No
     if as_json:
         click.echo(json.dumps([msgspec.to_builtins(summary) for summary in found], indent=2))
         return
-    _say(listing_lines(found))
+    say(listing_lines(found))
 
 
 @state.command("show", context_settings=HELP_OPTIONS)
 @click.argument("path")
 @click.option("--verify", is_flag=True, help="Read all files and compare their checksums.")
-@_json
-@_definitions
+@as_json_option
+@definitions_option
 def show(path: str, verify: bool, as_json: bool, definitions: tuple[str, ...]) -> None:
     """Describe the checkpoint or savepoint PATH: operators, states, types, sizes, positions.
 
     PATH is its directory or `_metadata` file, as a path or URI. No code of the program that wrote
     it runs. Exits with 4 when files are missing or damaged.
     """
-    _refuse_job(path)
-    found = describe(path, _storage_options(_settings(definitions)), verify=verify)
+    refuse_job(path)
+    found = describe(path, storage_of(definitions), verify=verify)
     if as_json:
         click.echo(json.dumps(msgspec.to_builtins(found), indent=2))
     else:
-        _say(show_lines(found))
+        say(show_lines(found))
     _raise_problems(found)
 
 
-def _say(lines: Iterable[str]) -> None:
+def say(lines: Iterable[str]) -> None:
     """Print lines; what a file calls its states must not command the terminal."""
     for line in lines:
         click.echo("".join(c if c.isprintable() else "?" for c in line))
@@ -87,7 +87,12 @@ def _raise_problems(found: Description) -> None:
         raise CorruptStateError(msg)
 
 
-def _refuse_job(path: str) -> None:
+def refuse_job(path: str) -> None:
+    """Refuse what looks like the name of a job where a path is expected.
+
+    Raises:
+        UsageError: it does.
+    """
     if "/" not in path and not os.path.exists(path):
         msg = (
             f"{path!r} is no checkpoint or savepoint: expected the path of a directory; "
@@ -100,6 +105,11 @@ def _settings(definitions: Iterable[str]) -> Settings:
     values = parse_definitions(definitions)
     Settings([values]).validate()
     return Settings([*ambient.layers(), values])
+
+
+def storage_of(definitions: Iterable[str]) -> StorageOptions:
+    """Return the settings of storages, from `-D` and the configuration file."""
+    return _storage_options(_settings(definitions))
 
 
 def _storage_options(settings: Settings) -> StorageOptions:

@@ -1,11 +1,20 @@
 """Checkpoints and savepoints without a running job: what there is, and what is inside.
 
-Nothing here decodes a value: descriptions come from metadata and footers, which are plain data, so
-looking at state never runs code of the program that wrote it.
+Descriptions come from metadata and footers, which are plain data. Values are decoded by their
+declared types, and what was pickled stays a pickle, so that looking at state never runs code of the
+program that wrote it, unless that is allowed.
 """
 
+from weir.offline.contents import SnapshotContents, read_snapshot
 from weir.offline.describe import describe
 from weir.offline.listing import list_snapshots
 from weir.offline.model import Description, Summary
 
-__all__ = ["Description", "Summary", "describe", "list_snapshots"]
+__all__ = [
+    "Description",
+    "SnapshotContents",
+    "Summary",
+    "describe",
+    "list_snapshots",
+    "read_snapshot",
+]

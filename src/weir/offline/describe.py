@@ -14,8 +14,8 @@ from weir.checkpoint.metadata import (
     OperatorRecord,
     SubtaskRecord,
 )
-from weir.checkpoint.paths import resolve, split_location
-from weir.checkpoint.store import load_checkpoint, verify_files
+from weir.checkpoint.paths import resolve
+from weir.checkpoint.store import verify_files
 from weir.connector.position import position_text
 from weir.errors import CorruptStateError
 from weir.offline.model import (
@@ -26,12 +26,12 @@ from weir.offline.model import (
     SourceDescription,
     SubtaskDescription,
 )
+from weir.offline.opened import open_snapshot
 from weir.offline.states import OperatorContents
 from weir.offline.text import offset_of
 from weir.snapshot import SnapshotReader
 from weir.storage.base import MissingFileError, Storage
 from weir.storage.options import StorageOptions
-from weir.storage.uri import open_storage
 
 
 def describe(
@@ -46,18 +46,14 @@ def describe(
         CorruptStateError: its metadata is damaged.
         IncompatibleStateError: a newer version of Weir wrote it.
     """
-    uri, directory = split_location(location)
-    storage = open_storage(uri, options)
-    metadata = load_checkpoint(storage, directory)
-    if any(file.data is None and file.path.startswith("../../") for file in metadata.files):
-        uri, job = split_location(uri)
-        storage, directory = open_storage(uri, options), f"{job}/{directory}"
+    opened = open_snapshot(location, options)
+    storage, directory, metadata = opened.storage, opened.directory, opened.metadata
     files = _Files(storage, directory, metadata)
     files.check(verify=verify)
     operators = tuple(_operator(record, files) for record in metadata.operators)
     outside = tuple(_outside(metadata))
     return Description(
-        location=f"{storage.uri}/{directory}",
+        location=opened.location,
         kind=metadata.kind,
         checkpoint_id=metadata.checkpoint_id,
         format_version=metadata.format_version,

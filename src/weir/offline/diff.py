@@ -1,0 +1,232 @@
+"""What differs between two checkpoints or savepoints, state by state, entry by entry.
+
+Both sides are read piece by piece: all entries whose keys can be in the same key group of both are
+compared together, whatever the parallelism and max parallelism of the two. Values are compared as
+the program would compare them, and where that says no, by their bytes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import gcd
+from typing import Any, Final
+
+from weir.errors import UsageError
+from weir.keygroup import KeyGroupRange
+from weir.offline.contents import SnapshotContents
+from weir.offline.elements import ElementTable
+from weir.offline.keyed import KeyedTable
+from weir.offline.tables import StateTable
+from weir.runtime.sinks import COMMITTABLES
+
+EXAMPLES: Final = 5
+
+
+@dataclass(frozen=True)
+class Change:
+    """One entry that differs: `what` is added, removed or changed; texts are Python's."""
+
+    what: str
+    entry: str
+    before: str | None = None
+    after: str | None = None
+
+
+@dataclass
+class StateDiff:
+    """What differs in one state; `note` says what can be said instead of entries."""
+
+    operator: str
+    state: str
+    kind: str
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    same: int = 0
+    note: str | None = None
+    examples: list[Change] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        """Tell whether anything differs."""
+        return bool(self.added or self.removed or self.changed or self.note)
+
+    def count(self, change: Change, limit: int) -> None:
+        """Take one difference."""
+        setattr(self, change.what, getattr(self, change.what) + 1)
+        if len(self.examples) < limit:
+            self.examples.append(change)
+
+
+def diff(
+    before: SnapshotContents,
+    after: SnapshotContents,
+    *,
+    operator: str | None = None,
+    state: str | None = None,
+    examples: int = EXAMPLES,
+) -> Iterator[StateDiff]:
+    """Compare two checkpoints: yields a result for each state of one or both, also for equal ones.
+
+    `operator` and `state` choose some of them. Positions of sources come last.
+
+    Raises:
+        UsageError: nothing of that name is on either side.
+        CorruptStateError: a file is damaged.
+        StorageError: a file cannot be read.
+    """
+    sides = [_tables(side, operator, state) for side in (before, after)]
+    names = sorted(sides[0].keys() | sides[1].keys())
+    if not names and (operator is not None or state is not None):
+        msg = f"neither side has state {state or 'of any name'!r} of operator {operator!r}"
+        raise UsageError(msg)
+    for name in names:
+        yield _compare(name, sides[0].get(name), sides[1].get(name), examples)
+    if operator is None and state is None:
+        yield from _sources(before, after)
+
+
+def _tables(
+    contents: SnapshotContents, operator: str | None, state: str | None
+) -> dict[tuple[str, str], StateTable]:
+    found = {}
+    for stored in contents.states():
+        record = stored.operator
+        chosen = operator is None or operator in (record.uid, record.id, record.name)
+        if chosen and state in (None, stored.name):
+            name = (record.uid or record.id, stored.name)
+            found[name] = contents.table(record.id, stored.name)
+    return found
+
+
+def _compare(
+    name: tuple[str, str], before: StateTable | None, after: StateTable | None, examples: int
+) -> StateDiff:
+    present = before or after
+    result = StateDiff(*name, "" if present is None else present.kind)
+    if before is None or after is None:
+        result.note = "only before" if after is None else "only after"
+    elif before.kind != after.kind:
+        result.note = f"{before.kind} before, {after.kind} after"
+    if result.note is None and name[1] == COMMITTABLES:
+        result.note = "transactions of a sink, which every checkpoint has of its own"
+        return result
+    try:
+        for entry, old, new in _pairs(before, after):
+            _count(result, entry, old, new, limit=examples)
+    except UsageError as error:
+        result.note = str(error)
+    return result
+
+
+_ABSENT: Final = object()
+
+
+def _count(result: StateDiff, entry: str, old: Any, new: Any, limit: int) -> None:
+    if old is _ABSENT:
+        result.count(Change("added", entry, after=_text(new)), limit)
+    elif new is _ABSENT:
+        result.count(Change("removed", entry, before=_text(old)), limit)
+    elif _equal(old, new):
+        result.same += 1
+    else:
+        result.count(Change("changed", entry, before=_text(old), after=_text(new)), limit)
+
+
+def _equal(old: Any, new: Any) -> bool:
+    # A NaN is not equal to itself, and shows as one.
+    return bool(old == new) or repr(old) == repr(new)
+
+
+def _text(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _pairs(before: StateTable | None, after: StateTable | None) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(before or after, KeyedTable):
+        old = before if isinstance(before, KeyedTable) else None
+        new = after if isinstance(after, KeyedTable) else None
+        yield from _keyed(old, new)
+    else:
+        old_elements = _elements(before)
+        new_elements = _elements(after)
+        for entry in [*old_elements, *(e for e in new_elements if e not in old_elements)]:
+            yield entry, old_elements.get(entry, _ABSENT), new_elements.get(entry, _ABSENT)
+
+
+def _keyed(before: KeyedTable | None, after: KeyedTable | None) -> Iterator[tuple[str, Any, Any]]:
+    for old, new in _together(before, after):
+        for address in [*old, *(a for a in new if a not in old)]:
+            text = _text(address[0]) if address[1] is None else f"{address[0]!r} in {address[1]!r}"
+            yield text, old.get(address, _ABSENT), new.get(address, _ABSENT)
+
+
+def _together(
+    before: KeyedTable | None, after: KeyedTable | None
+) -> Iterator[tuple[dict[Any, Any], dict[Any, Any]]]:
+    """Yield entries that may have the same keys, by key and namespace, from both sides."""
+    widths = {len(table.key_groups) for table in (before, after) if table is not None}
+    if len(widths) == 1:
+        old, new = _by_group(before), _by_group(after)
+        left, right = next(old, None), next(new, None)
+        while left is not None or right is not None:
+            group = min(side[0] for side in (left, right) if side is not None)
+            entries: list[dict[Any, Any]] = [{}, {}]
+            if left is not None and left[0] == group:
+                entries[0], left = left[1], next(old, None)
+            if right is not None and right[0] == group:
+                entries[1], right = right[1], next(new, None)
+            yield entries[0], entries[1]
+        return
+    step = gcd(*widths)
+    for residue in range(step):
+        yield _with_residue(before, residue, step), _with_residue(after, residue, step)
+
+
+def _by_group(
+    table: KeyedTable | None, key_groups: KeyGroupRange | None = None
+) -> Iterator[tuple[int, dict[Any, Any]]]:
+    """Yield key groups with their entries; a key with several timers has them as a list."""
+    if table is None:
+        return
+    for group, found in groupby(table.entries(key_groups), lambda entry: entry.key_group):
+        entries: dict[Any, Any] = {}
+        for entry in found:
+            address = (entry.key, entry.namespace)
+            if table.layout.is_timers:
+                entries[address] = sorted([*entries.get(address, []), entry.value])
+            else:
+                entries[address] = entry.value
+        yield group, entries
+
+
+def _with_residue(table: KeyedTable | None, residue: int, step: int) -> dict[Any, Any]:
+    """Return the entries of the key groups that leave a residue."""
+    found: dict[Any, Any] = {}
+    if table is not None:
+        for group in range(residue, len(table.key_groups), step):
+            for _, entries in _by_group(table, KeyGroupRange(group, group)):
+                found.update(entries)
+    return found
+
+
+def _elements(table: StateTable | None) -> dict[str, Any]:
+    """Return the elements of an operator state: of a map by key, of a list by value, counted."""
+    if not isinstance(table, ElementTable):
+        return {}
+    if table.map_key is not None:
+        return {_text(key): value for key, value in table.elements()}
+    return dict(Counter(map(_text, table.elements())))
+
+
+def _sources(before: SnapshotContents, after: SnapshotContents) -> Iterator[StateDiff]:
+    old, new = (
+        {uid: position for uid, position, *_ in side.sources().rows} for side in (before, after)
+    )
+    for uid in sorted(old.keys() | new.keys()):
+        result = StateDiff(uid, "position", "source")
+        _count(result, uid, old.get(uid, _ABSENT), new.get(uid, _ABSENT), limit=EXAMPLES)
+        yield result

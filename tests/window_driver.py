@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+
 from weir.backend.factory import BackendSettings
+from weir.codec.arrow import rows_to_batch
 from weir.datastream import StreamExecutionEnvironment
 from weir.graph.plan import compile_plan
 from weir.keygroup import key_group
 from weir.runtime.catalog import slot_operator
-from weir.runtime.frame import Chunk
+from weir.runtime.columnar import ColumnInput
+from weir.runtime.frame import GROUPS, TIMESTAMPS, Chunk, batch_to_chunk
 from weir.runtime.operator import TaskFacts
 from weir.testing.backend_snapshot_conformance import source_of, write_file
 from weir.testing.clock import ManualClock
@@ -29,6 +34,7 @@ class Driver:
         declare(env.from_collection([], types).key_by(lambda v: v[0]))
         plan = compile_plan(env.build_graph(), 1)
         self.node = next(op for op in plan.operators if op.kind == "window")
+        [self.edge] = plan.inputs_of(self.node.index)
         self.clock = ManualClock()
         self.backend = backend or BackendSettings()
         self.directory = directory
@@ -86,6 +92,33 @@ class Driver:
                 op.process(chunk, 0)
             op.end_epoch()
         return self
+
+    def typed_epoch(self, *rows, columns):
+        """Take rows of (record, timestamp) in one epoch, as columns where the operator can.
+
+        Return whether it could, for each subtask that had rows.
+        """
+        batch = rows_to_batch([record for record, _ in rows], self.edge.type)
+        stamps = pa.array([t for _, t in rows], pa.int64())
+        count = self.node.max_parallelism
+        groups = np.array([key_group(record[0], count) for record, _ in rows], np.uint16)
+        taken = []
+        for op in self.ops:
+            own = pa.array([g in op.key_groups for g in groups.tolist()], pa.bool_())
+            given = ColumnInput(
+                batch.filter(own), groups[own.to_numpy(zero_copy_only=False)], stamps.filter(own)
+            )
+            if given.batch.num_rows:
+                wanted = columns and op.takes_columns(self.edge)
+                taken.append(wanted and op.process_columns(given, self.edge))
+                if not taken[-1]:
+                    op.process(self._chunk(given), 0)
+            op.end_epoch()
+        return taken
+
+    def _chunk(self, given):
+        batch = given.batch.append_column(GROUPS, pa.array(given.groups))
+        return batch_to_chunk(batch.append_column(TIMESTAMPS, given.timestamps), self.edge)
 
     def watermark(self, time):
         for op in self.ops:

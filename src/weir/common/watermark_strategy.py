@@ -8,6 +8,7 @@ a generator of the user says.
 from __future__ import annotations
 
 import abc
+import datetime
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -50,6 +51,41 @@ class _FunctionAssigner(TimestampAssigner):
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         """Call the function."""
         return self._function(value, record_timestamp)
+
+
+@dataclass(frozen=True)
+class FieldTimestamps(TimestampAssigner):
+    """The timestamps are in a field of the records: no function, so columns stay columns.
+
+    The field holds milliseconds since the Unix epoch, or points in time; those without a time zone
+    are taken as UTC, and what is below a millisecond is cut off towards the past.
+    """
+
+    field: str | int
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """Read the field.
+
+        Raises:
+            UsageError: it holds no time.
+        """
+        found = value[self.field]
+        if isinstance(found, datetime.datetime):
+            zone = datetime.timezone.utc
+            aware = found if found.tzinfo is not None else found.replace(tzinfo=zone)
+            since = aware - _UNIX_EPOCH
+            return since.days * _DAY_MS + since.seconds * 1000 + since.microseconds // 1000
+        if not isinstance(found, int) or isinstance(found, bool):
+            msg = (
+                f"field {self.field!r} is to hold the timestamps, and it holds {found!r}; expected "
+                "milliseconds as a whole number, or a point in time"
+            )
+            raise UsageError(msg)
+        return found
+
+
+_UNIX_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_DAY_MS = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True)
@@ -164,14 +200,21 @@ class WatermarkStrategy:
     def with_timestamp_assigner(self, timestamp_assigner: Any) -> WatermarkStrategy:
         """Set the assigner on this very strategy, as PyFlink does, and return it.
 
-        Anything with an `extract_timestamp` method will do, and so will a plain function.
+        Anything with an `extract_timestamp` method will do, and so will a plain function. The name
+        or the position of a field says where the timestamps are: then rows that come as columns,
+        such as those of a DataFrame, stay columns.
         """
         if hasattr(timestamp_assigner, "extract_timestamp"):
             self.timestamp_assigner = timestamp_assigner
+        elif type(timestamp_assigner) in (str, int):
+            self.timestamp_assigner = FieldTimestamps(timestamp_assigner)
         elif callable(timestamp_assigner):
             self.timestamp_assigner = _FunctionAssigner(timestamp_assigner)
         else:
-            msg = f"a timestamp assigner needs extract_timestamp(), got {timestamp_assigner!r}"
+            msg = (
+                "a timestamp assigner has extract_timestamp(), or is a function, or names a field; "
+                f"got {timestamp_assigner!r}"
+            )
             raise UsageError(msg)
         return self
 

@@ -113,3 +113,28 @@ def aggregate_field(op: str, position: int | str, record_type: TypeInformation |
         msg = f"{op}() got field {position!r}, which the stream's type {record_type!r} has not"
         raise UsageError(msg)
     return position
+
+
+def check_timestamp_field(field: int | str, record_type: TypeInformation | None) -> None:
+    """Refuse a field that cannot hold the timestamps of a stream, where its type is declared.
+
+    Raises:
+        UsageError: the declared type has no such field, or one that holds no times.
+    """
+    if not isinstance(record_type, (RowTypeInfo, TupleTypeInfo)):
+        return
+    names = list(record_type.get_field_names())
+    position = names.index(field) if field in names else field
+    types = record_type.get_field_types()
+    if not isinstance(position, int) or not 0 <= position < len(types):
+        msg = f"the timestamps are to be in field {field!r}; the stream has the fields {names!r}"
+        raise UsageError(msg)
+    if not isinstance(types[position], PickledBytesTypeInfo) and types[position].kind not in _TIMES:
+        msg = (
+            f"the timestamps are to be in field {field!r}, which holds {types[position]!r}; "
+            "expected milliseconds as a whole number, or a point in time"
+        )
+        raise UsageError(msg)
+
+
+_TIMES = {"BYTE", "SHORT", "INT", "LONG", "SQL_TIMESTAMP", "TIMESTAMP_LTZ"}

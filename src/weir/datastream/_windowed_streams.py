@@ -32,7 +32,7 @@ from weir.notices import warn_once
 from weir.runtime.rolling import field_combiner, tuple_combiner
 from weir.window.assigners import MergingWindowAssigner, WindowAssigner
 from weir.window.evictors import Evictor
-from weir.window.spec import Calling, Contents, Holding, WindowSpec
+from weir.window.spec import Calling, Contents, FieldAggregate, Holding, WindowSpec
 from weir.window.triggers import Trigger, require_trigger
 
 log = logging.getLogger("weir.datastream")
@@ -162,8 +162,12 @@ class _Windowed(Generic[S]):
         record_type = self._stream.record_type
         field = aggregate_field(op, position, record_type)
         if isinstance(record_type, TupleTypeInfo) and isinstance(field, int) and "_" not in op:
-            return self.reduce(PlainReduce(tuple_combiner(op, field)))
-        return self.reduce(PlainReduce(field_combiner(op, field)))
+            function = PlainReduce(tuple_combiner(op, field))
+        else:
+            function = PlainReduce(field_combiner(op, field))
+        aggregate = FieldAggregate(op, field)
+        contents = Contents(Holding.REDUCED, function, record_type, aggregate)
+        return self._declare(contents, None, record_type)
 
     def _records(self) -> Contents:
         return Contents(Holding.RECORDS, None, self._stream.record_type)

@@ -10,8 +10,13 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from weir.common.typeinfo import Types
-from weir.common.watermark_strategy import WatermarkStrategy
-from weir.datastream._checks import aggregate_field, projected_type, require_type
+from weir.common.watermark_strategy import FieldTimestamps, WatermarkStrategy
+from weir.datastream._checks import (
+    aggregate_field,
+    check_timestamp_field,
+    projected_type,
+    require_type,
+)
 from weir.datastream._closeable_iterator import CloseableIterator
 from weir.datastream._connected_streams import (
     BroadcastConnectedStream,
@@ -109,6 +114,9 @@ class DataStream(Stream):
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
         """Give records timestamps, and the stream watermarks."""
         require_type(watermark_strategy, WatermarkStrategy, "a WatermarkStrategy")
+        assigner = watermark_strategy.timestamp_assigner
+        if isinstance(assigner, FieldTimestamps):
+            check_timestamp_field(assigner.field, self.record_type)
         return self._apply(
             kinds.TIMESTAMPS, "Timestamps/Watermarks", watermark_strategy, self.record_type
         )

@@ -27,7 +27,7 @@ class ColumnInput:
 
     batch: pa.RecordBatch
     groups: Array
-    timestamps: list[int | None] | None
+    timestamps: pa.Array | None
 
     @classmethod
     def of(cls, payloads: list[pa.Buffer]) -> ColumnInput | None:
@@ -38,7 +38,7 @@ class ColumnInput:
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         groups = batch.column(GROUPS).to_numpy()
         names = batch.schema.names
-        timestamps = batch.column(TIMESTAMPS).to_pylist() if TIMESTAMPS in names else None
+        timestamps = batch.column(TIMESTAMPS) if TIMESTAMPS in names else None
         own = [name for name in names if name not in (GROUPS, TIMESTAMPS)]
         return cls(batch.select(own), groups, timestamps)
 
@@ -46,15 +46,13 @@ class ColumnInput:
 class ColumnarChunk(Chunk):
     """Records that are still columns; they become Python records when somebody asks for them."""
 
-    __slots__ = ("_rows", "batch", "type")
+    __slots__ = ("_rows", "batch", "stamps", "type")
 
-    def __init__(
-        self, batch: pa.RecordBatch, type_info: Any, timestamps: list[int | None] | None
-    ) -> None:
+    def __init__(self, batch: pa.RecordBatch, type_info: Any, stamps: pa.Array | None) -> None:
         """Hold the columns as they are."""
         self.batch = batch
         self.type = type_info
-        self.timestamps = timestamps
+        self.stamps = stamps
         self.keys = None
         self.groups = None
         self._rows: list[Any] | None = None
@@ -69,6 +67,11 @@ class ColumnarChunk(Chunk):
         if self._rows is None:
             self._rows = batch_to_rows(self.batch, self.type)
         return self._rows
+
+    @property
+    def timestamps(self) -> list[int | None] | None:  # type: ignore[override]
+        """Return the timestamps of the records."""
+        return None if self.stamps is None else self.stamps.to_pylist()
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,19 @@ def _running_least(
         least = span - 1 - least
     found: Array = distinct[least]
     return found
+
+
+def milliseconds_of(column: pa.Array) -> pa.Array | None:
+    """Return times as milliseconds; None when records have to say what is wrong with them."""
+    if column.null_count:
+        return None
+    if pa.types.is_signed_integer(column.type):
+        return column.cast(pa.int64())
+    if not pa.types.is_timestamp(column.type):
+        return None
+    # As records have them: what is below a microsecond is cut off.
+    micros = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    return pa.array(micros.cast(pa.int64()).to_numpy() // 1000)
 
 
 def fits(results: Array, arrow_type: Any) -> bool:

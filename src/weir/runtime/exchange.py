@@ -92,9 +92,11 @@ class EdgeWriter:
 
     def write(self, chunk: Chunk) -> None:
         """Route and pack records."""
-        columns = isinstance(chunk, ColumnarChunk) and chunk.timestamps is None
-        if columns and self.write_columns(ColumnChunk(chunk.batch)):  # type: ignore[attr-defined]
-            return
+        if isinstance(chunk, ColumnarChunk):
+            if self.write_columns(ColumnChunk(chunk.batch, chunk.stamps)):
+                return
+            # Whoever sends them record by record needs them once.
+            chunk = Chunk(chunk.values, chunk.timestamps)
         if not chunk.values:
             return
         self.records += len(chunk.values)

@@ -229,7 +229,7 @@ def payload_kind(payload: pa.Buffer | bytes) -> bytes:
 def unpack_data(payload: pa.Buffer, edge: EdgeNode) -> Chunk:
     """Decode a data payload into Python records, keys and key groups."""
     if payload_kind(payload) == b"A":
-        return _records(read_batch(payload), edge)
+        return batch_to_chunk(read_batch(payload), edge)
     chunks = list(_unpickle(payload))
     return chunks[0] if len(chunks) == 1 else join_chunks(chunks)
 
@@ -243,7 +243,7 @@ def unpack_strides(payload: pa.Buffer, edge: EdgeNode, rows: int) -> Iterator[Ch
     if payload_kind(payload) == b"A":
         batch = read_batch(payload)
         for start in range(0, batch.num_rows, rows):
-            yield _records(batch.slice(start, rows), edge)
+            yield batch_to_chunk(batch.slice(start, rows), edge)
         return
     for chunk in _unpickle(payload):
         if len(chunk) <= rows:
@@ -289,7 +289,8 @@ def join_chunks(chunks: list[Chunk]) -> Chunk:
     return Chunk(values, stamps, keys, groups)
 
 
-def _records(batch: pa.RecordBatch, edge: EdgeNode) -> Chunk:
+def batch_to_chunk(batch: pa.RecordBatch, edge: EdgeNode) -> Chunk:
+    """Return the records of a batch of a columnar payload."""
     timestamps, groups, owners = None, None, None
     names = batch.schema.names
     if GROUPS in names:

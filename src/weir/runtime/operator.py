@@ -22,7 +22,8 @@ from weir.connector.sink import NewerOutput
 from weir.errors import UsageError, UserFunctionError, WeirError
 from weir.failpoint import ProcessDeath
 from weir.graph.output_tag import OutputTag
-from weir.graph.plan import OperatorNode
+from weir.graph.plan import EdgeNode, OperatorNode
+from weir.runtime.columnar import ColumnInput
 from weir.runtime.frame import MIN_WATERMARK, Chunk
 from weir.runtime.memory import MemoryLimits
 from weir.runtime.raised import last_given, shorten, user_traceback
@@ -92,6 +93,14 @@ class Operator:
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Handle a chunk of one input."""
         raise NotImplementedError
+
+    def takes_columns(self, edge: EdgeNode) -> bool:
+        """Tell whether records of an edge may come as columns."""
+        return False
+
+    def process_columns(self, given: ColumnInput, edge: EdgeNode) -> bool:
+        """Handle all columns of an edge in an epoch; False when records must do, and none did."""
+        return False
 
     def settle(self) -> None:
         """Finish what records began: nothing of them is to be under way any more.

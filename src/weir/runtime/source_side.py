@@ -59,7 +59,7 @@ class SourceSide:
 
     def _consumer(self, edge: EdgeNode) -> Any:
         if edge.chained:
-            return partial(_chain, self._operators[edge.target])
+            return _Chained(self._operators[edge.target])
         operators = self._plan.operators
         writer = EdgeWriter(
             edge,
@@ -111,10 +111,19 @@ class SourceSide:
     def feed_columns(self, source: int, chunk: ColumnChunk, to_rows: Any) -> None:
         """Push columns of a source through the level; rows are made only where needed."""
         self._tell_partition(source)
+        self._push_columns(source, chunk, to_rows)
+
+    def _push_columns(self, giver: int, chunk: ColumnChunk, to_rows: Any) -> None:
         rows: Chunk | None = None
-        for consumer in self._consumers.get(source, []):
-            if isinstance(consumer, EdgeWriter) and consumer.write_columns(chunk):
-                continue
+        for consumer in self._consumers.get(giver, []):
+            if isinstance(consumer, EdgeWriter):
+                if consumer.write_columns(chunk):
+                    continue
+            elif isinstance(consumer.op, TimestampsOperator):
+                stamped = consumer.op.stamp_columns(chunk)
+                if stamped is not None:
+                    self._push_columns(consumer.op.node.index, stamped, to_rows)
+                    continue
             rows = rows or to_rows(chunk)
             (consumer.write if isinstance(consumer, EdgeWriter) else consumer)(rows)
 
@@ -164,9 +173,16 @@ class SourceSide:
             yield from self._ended(edge.source)
 
 
-def _chain(target: Operator, chunk: Chunk) -> None:
-    target.process(chunk, 0)
+class _Chained:
+    """The next operator of the level, as a consumer of records."""
+
+    def __init__(self, op: Operator) -> None:
+        self.op = op
+
+    def __call__(self, chunk: Chunk) -> None:
+        self.op.process(chunk, 0)
 
 
 def _to_rows(type_info: Any, chunk: ColumnChunk) -> Chunk:
-    return Chunk(batch_to_rows(chunk.batch, type_info))
+    stamps = None if chunk.timestamps is None else chunk.timestamps.to_pylist()
+    return Chunk(batch_to_rows(chunk.batch, type_info), stamps)

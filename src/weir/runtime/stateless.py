@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pyarrow.compute as pc
+
 from weir.common.types import Row
+from weir.common.watermark_strategy import FieldTimestamps
 from weir.graph.plan import OperatorNode
-from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk
+from weir.runtime.columnar import milliseconds_of
+from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk, ColumnChunk, field_positions
 from weir.runtime.operator import Operator, TaskFacts
 from weir.runtime.partition_time import IdleTimer
 
@@ -129,15 +133,33 @@ class TimestampsOperator(Operator):
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Stamp every record and note the highest timestamp."""
         self.records_in += len(chunk.values)
-        self._heard = True
         stamps = assigned(self, chunk)
-        candidate = self.generated.get(self.partition, MIN_WATERMARK)
-        if stamps and self._out_of_orderness is not None:
-            highest = max((t for t in stamps if t is not None), default=None)
-            if highest is not None:
-                candidate = max(candidate, highest - self._out_of_orderness - 1)
-        self.generated[self.partition] = candidate
+        self._note(max((t for t in stamps or () if t is not None), default=None))
         self.emit(chunk.values, stamps)
+
+    def stamp_columns(self, chunk: ColumnChunk) -> ColumnChunk | None:
+        """Stamp records that are columns; None when only records tell their timestamps."""
+        assigner, batch = self.function.timestamp_assigner, chunk.batch
+        if not isinstance(assigner, FieldTimestamps) or not batch.num_rows:
+            return None
+        [position] = field_positions(batch.schema, [assigner.field])
+        if not 0 <= position < batch.num_columns:
+            return None
+        stamps = milliseconds_of(batch.column(position))
+        if stamps is None:
+            return None
+        self.records_in += batch.num_rows
+        self.records_out += batch.num_rows
+        self._note(pc.max(stamps).as_py())
+        return ColumnChunk(batch, stamps)
+
+    def _note(self, highest: int | None) -> None:
+        """Take note of the highest timestamp of some records."""
+        self._heard = True
+        candidate = self.generated.get(self.partition, MIN_WATERMARK)
+        if highest is not None and self._out_of_orderness is not None:
+            candidate = max(candidate, highest - self._out_of_orderness - 1)
+        self.generated[self.partition] = candidate
 
     def end_records(self) -> None:
         """Begin to wait for the next record, however long the ones of this epoch took."""

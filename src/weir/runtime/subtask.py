@@ -49,7 +49,6 @@ from weir.runtime.metrics import MetricSample, report_metrics
 from weir.runtime.operator import Operator, TaskFacts
 from weir.runtime.raised import unsendable
 from weir.runtime.report import Rows, SubtaskReport
-from weir.runtime.rolling import RollingAggregate
 from weir.runtime.sinks import DriverSinkOperator
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 
@@ -116,8 +115,7 @@ class Subtask:
             self._wire(op)
 
     def _takes_columns(self, edge: EdgeNode) -> bool:
-        op = self.operators[edge.target]
-        return isinstance(op, RollingAggregate) and op.takes_columns(edge)
+        return self.operators[edge.target].takes_columns(edge)
 
     def _wire(self, op: Operator) -> None:
         checked = True
@@ -235,7 +233,7 @@ class Subtask:
             op = self.operators[edge.target]
             columns = all(payload_kind(frame.payload) == b"A" for frame in frames)
             # All of an epoch at once: one look at the state per key is what it is for.
-            if columns and frames and isinstance(op, RollingAggregate):
+            if columns and frames:
                 given = ColumnInput.of([frame.payload for frame in frames])
                 if given is not None and op.process_columns(given, edge):
                     reach("slot.epoch")

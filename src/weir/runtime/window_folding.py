@@ -211,6 +211,36 @@ class Folding:
             raise self._operator.failed(error, v) from None
         return len(owners) - known
 
+    def fold_once(self, start: int, values: list[Any], keys: list[Any], groups: list[int]) -> None:
+        """Fold one record for each of some keys into a window that is not behind the watermark."""
+        self.flush()
+        how: Any = self._fold
+        state: Any = self._contents.state
+        current, read, write, add = self._operator.current, state.value, state.update, how.add
+        pane = _Pane(self._namespace(start, values[0]))
+        opened, owners = pane.opened, pane.owners
+        current.namespace = pane.namespace
+        v: Any = None
+        try:
+            for v, k, g in zip(values, keys, groups, strict=True):
+                current.key = k
+                current.group = g
+                before = read()
+                if before is None:
+                    opened.append(k)
+                    owners[k] = g
+                    write(v)
+                else:
+                    write(add(before, v))
+        except BaseException as error:
+            raise self._operator.failed(error, v) from None
+        self._register(pane)
+
+    def drop_late(self, count: int) -> bool:
+        """Count late records; False when they have to be shown."""
+        dropped: bool = self._operator.drop_late(count)
+        return dropped
+
     def flush(self) -> None:
         """Write what was folded to the state, and set the timers of windows that it opened."""
         if not self._panes:

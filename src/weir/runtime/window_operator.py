@@ -3,8 +3,8 @@
 Invariant: contents are in the namespace of the *state window*, state and timers of triggers in that
 of the *actual window*; the two differ only where windows merge. While functions of the user run,
 the current namespace is none, so that their state is that of the key. Where no record can fire a
-window, `weir.runtime.window_folding` takes whole chunks instead; one that takes columns would stand
-beside it, chosen in `open`.
+window, `weir.runtime.window_folding` takes whole chunks instead, and `weir.runtime.window_columns`
+whole columns of those.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any
 from weir.backend.base import VOID, SnapshotKind, Timer
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
-from weir.graph.plan import OperatorNode
+from weir.graph.plan import EdgeNode, OperatorNode
+from weir.runtime.columnar import ColumnInput
 from weir.runtime.frame import Chunk
 from weir.runtime.keyed import keyed_rows
 from weir.runtime.operator import TaskFacts
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
+from weir.runtime.window_columns import WindowColumns, can_take_columns
 from weir.runtime.window_contents import TimedRecords, WindowContents, open_contents
 from weir.runtime.window_context import (
     WINDOW_PREFIX,
@@ -97,6 +99,8 @@ class WindowOperator(StatefulOperator):
         self.call = self._caller()
         self._clear_function = getattr(self.function, "clear", None)
         self._folding = Folding(self) if can_fold(spec) else None
+        if self._folding is not None and spec.contents.aggregate is not None:
+            self._columns = WindowColumns(spec, self._folding)
         super().open()
 
     def _caller(self) -> Callable[[Any, list[Any]], Any]:
@@ -181,6 +185,21 @@ class WindowOperator(StatefulOperator):
         self.current.namespace = VOID
         self.flush()
 
+    def takes_columns(self, edge: EdgeNode) -> bool:
+        """Tell whether records of an edge may come as columns."""
+        return can_take_columns(self.spec, edge)
+
+    def process_columns(self, given: ColumnInput, edge: EdgeNode) -> bool:
+        """Put all records into their windows; False when only records can do that exactly."""
+        if self._now_ms is None:
+            self.on_processing_time(self.facts.clock.now_ms())
+        if not self._columns.process(given, edge, self.now_ms(), self.watermark):
+            return False
+        self.records_in += given.batch.num_rows
+        self.current.namespace = VOID
+        self.flush()
+        return True
+
     def _each(self, chunk: Chunk) -> None:
         current, assign = self.current, self.spec.assigner.assign_windows
         context, into = self._assigner_context, self.into_windows
@@ -259,10 +278,15 @@ class WindowOperator(StatefulOperator):
         timestamp = MIN_TIMESTAMP if stamp is None else stamp
         if not self.event_time or timestamp + self.spec.lateness_ms > self.watermark:
             return
-        if not self._keeps_late:
-            self._dropped.inc()
-        else:
+        if not self.drop_late(1):
             self._late.append((value, stamp))
+
+    def drop_late(self, count: int) -> bool:
+        """Count records that come too late; False when a side output wants to have them."""
+        if self._keeps_late:
+            return False
+        self._dropped.inc(count)
+        return True
 
     # ---- firing
 

@@ -36,12 +36,24 @@ class Calling(enum.Enum):
 
 
 @dataclass(frozen=True)
+class FieldAggregate:
+    """sum, min, max, min_by or max_by of a field."""
+
+    op: str
+    field: int | str
+
+
+@dataclass(frozen=True)
 class Contents:
-    """What a window holds, the function that makes it, and its type (None: any)."""
+    """What a window holds, the function that makes it, and its type (None: any).
+
+    `aggregate` says what the function does, where that is known: columns can do it too.
+    """
 
     holding: Holding
     function: Any
     value_type: Any
+    aggregate: FieldAggregate | None = None
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 from tests.harness.programs import environment
 
 from weir.clock import SystemClock
+from weir.codec.arrow import rows_to_batch
+from weir.common import Row, Types
 from weir.common.watermark_strategy import WatermarkStrategy
-from weir.connector.decoder import END, Mark, Partition, Records
+from weir.connector.decoder import END, Columns, Mark, Partition, Records
+from weir.errors import UsageError
 from weir.graph.plan import compile_plan
+from weir.runtime import source_side
 from weir.runtime.frame import (
     MAX_WATERMARK,
     MIN_WATERMARK,
@@ -87,6 +93,73 @@ def test_a_strategy_behind_the_source_replaces_timestamps_and_watermarks():
     data, controls = fed(plan, Records([1, 2], [10, 20]), Mark(500, idle=True))
     assert data == [(1, 11), (2, 22)]
     assert list(said(controls).values()) == [(21, False, False)]
+
+
+ROWS = Types.ROW_NAMED(["key", "at"], [Types.LONG(), Types.SQL_TIMESTAMP()])
+NUMBERED = Types.TUPLE([Types.LONG(), Types.LONG()])
+MOMENTS = [datetime(1970, 1, 1, 0, 0, 1, 999), datetime(1969, 12, 31, 23, 59, 59, 999_999)]
+
+
+def timed_plan(declared, field, *, function=False):
+    """A plan in which a field of the records has their timestamps, before a column key."""
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(field)
+    env = environment()
+    stream = env.from_collection([], declared).assign_timestamps_and_watermarks(strategy)
+    if function:
+        stream = stream.map(lambda r: r, declared)
+    stream.key_by(lambda r: r[0]).map(lambda v: v).print()
+    return compile_plan(env.build_graph(), 1)
+
+
+@pytest.mark.parametrize(
+    ("declared", "field", "values", "stamps"),
+    [
+        (ROWS, "at", [(7, moment) for moment in MOMENTS], [1000, -1]),
+        (NUMBERED, 1, [(7, 3), (8, -9)], [3, -9]),
+    ],
+)
+def test_timestamps_of_columns_are_those_of_their_records(declared, field, values, stamps):
+    records = values if declared is NUMBERED else [Row(key=k, at=t) for k, t in values]
+    batch = rows_to_batch(records, declared)
+    results = [
+        fed(timed_plan(declared, field, function=function), piece)
+        for piece in (Columns(batch, declared), Records(records))
+        for function in (False, True)
+    ]
+    for data, controls in results:
+        assert [t for _, t in data] == stamps
+        assert [tuple(r) for r, _ in data] == values
+        assert [mark[0] for mark in said(controls).values()] == [max(stamps) - 1]
+
+
+def test_columns_with_timestamps_make_no_python_records(monkeypatch):
+    monkeypatch.setattr(source_side, "batch_to_rows", None)
+    batch = rows_to_batch([(1, 5), (2, 6)], NUMBERED)
+    data, _ = fed(timed_plan(NUMBERED, 1), Columns(batch, NUMBERED))
+    assert data == [((1, 5), 5), ((2, 6), 6)]
+
+
+@pytest.mark.parametrize("piece", ["columns", "records"])
+def test_a_record_whose_field_has_no_time_is_named(piece):
+    rows = [(1, 5), (2, None)]
+    given = (
+        Columns(rows_to_batch(rows, NUMBERED), NUMBERED) if piece == "columns" else Records(rows)
+    )
+    with pytest.raises(UsageError, match=r"\(2, None\).*field 1 .* holds None"):
+        fed(timed_plan(NUMBERED, 1), given)
+
+
+@pytest.mark.parametrize(
+    ("declared", "field", "message"),
+    [
+        (ROWS, "when", "has the fields"),
+        (NUMBERED, 2, "has the fields"),
+        (Types.TUPLE([Types.LONG(), Types.STRING()]), 1, "holds Types.STRING"),
+    ],
+)
+def test_a_field_that_cannot_hold_timestamps_is_refused_before_the_job(declared, field, message):
+    with pytest.raises(UsageError, match=message):
+        timed_plan(declared, field)
 
 
 def test_a_strategy_passes_the_end_of_event_time_on():

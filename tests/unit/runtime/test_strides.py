@@ -170,4 +170,4 @@ def test_columns_of_which_only_some_have_timestamps_are_not_joined():
     payloads = [pa.py_buffer(frame.payload) for frame in frames]
     assert len(payloads) == 2
     assert ColumnInput.of(payloads) is None
-    assert ColumnInput.of(payloads[:1]).timestamps == [5]
+    assert ColumnInput.of(payloads[:1]).timestamps.to_pylist() == [5]

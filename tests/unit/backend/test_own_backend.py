@@ -20,7 +20,7 @@ from weir.datastream.state import ValueStateDescriptor
 from weir.errors import IncompatibleStateError, UsageError
 from weir.jobmanager.settings import JobSettings
 from weir.keygroup import KeyGroupRange
-from weir.testing.harness import JobHarness, collect
+from weir.testing.harness import HarnessOptions, JobHarness, collect
 
 GROUPS = KeyGroupRange(0, 7)
 COUNT = ValueStateDescriptor("count", Types.LONG())
@@ -178,7 +178,8 @@ def test_a_job_runs_on_it_and_restores_it(package: str) -> None:
     kind = str(env.get_configuration().get_string("state.backend.type", ""))
     words = env.from_collection([], Types.STRING())
     collect(words.key_by(lambda word: word).map(Numbered()).uid("numbered"))
-    job = JobHarness(env.build_graph(), parallelism=2, backend=BackendSettings(kind)).start()
+    options = HarnessOptions(backend=BackendSettings(kind))
+    job = JobHarness(env.build_graph(), 2, options).start()
     job.run_epoch(["tea", "tea"], checkpoint=True)
     job.fail_over()
     job.run_epoch(["tea"])

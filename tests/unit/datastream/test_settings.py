@@ -365,7 +365,7 @@ def test_every_key_that_the_door_writes_is_one_that_the_engine_knows(env, checkp
     )
     checkpoints.set_checkpoint_storage(FileSystemCheckpointStorage("file:///chk", 1024, 8192))
     backend = EmbeddedRocksDBStateBackend(True)
-    backend.set_db_storage_paths("a")
+    backend.set_db_storage_paths("/a")
     backend.set_predefined_options(PredefinedOptions.DEFAULT)
     backend.set_number_of_transfer_threads(2)
     backend.set_options("factory")

@@ -160,6 +160,21 @@ AIMS = (
     Aim("(a) cost per row, 5 million keys to 10,000", growth("weir-hashmap"), 1.5, at_least=False),
     Aim("an epoch of one row, to foreachBatch with an empty Python stage", one_row, 1.5, False),
     Aim(
+        "(w) sum in tumbling windows, 100,000 keys, to the identity floor",
+        rates("w-sum", "weir-hashmap", "identity"),
+        0.7,
+    ),
+    Aim(
+        "(w) sum in tumbling windows, 100,000 keys, to Spark's windows on the JVM",
+        rates("w-sum", "weir-hashmap", "jvm"),
+        0.7,
+    ),
+    Aim(
+        "(w) process function over windows, to PyFlink in thread mode",
+        rates("w-process", "weir-hashmap", "pyflink-thread-hashmap"),
+        50,
+    ),
+    Aim(
         "(a) cost per row, 5 million keys to 10,000, incremental checkpoints",
         growth("weir-hashmap-incremental"),
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from benchmarks.contenders.protocol import WORKLOAD_EPOCH
-from benchmarks.workloads.catalogue import ALL, BY_NAME, Workload
+from benchmarks.workloads.catalogue import ALL, BY_NAME, ROWS_PER_KEY, Workload
 from benchmarks.workloads.dataset import Size
 
 MODES = ("full", "quick", "smoke")
@@ -24,6 +24,7 @@ TIERS = {
     "slow batch": (2, 20_000, False),
     "slow": (3, 30_000, False),
     "slowest": (3, 10_000, False),
+    "sql": (9, 1_000_000, False),
 }
 # Epochs that warm up: the JVM compiles during the first ones, and the fast are done in a second.
 WARM = {"fast": 3}
@@ -40,17 +41,23 @@ AIMED_PAIRS = {
     "a-5m": ("weir-hashmap",),
     "c-sum": ("identity", "weir-hashmap"),
     "i": ("identity", "weir-hashmap"),
+    "w-sum": ("identity", "jvm", "weir-hashmap"),
+    "w-process": ("weir-hashmap",),
     WORKLOAD_EPOCH: ("weir-hashmap", "empty-same", "empty-default"),
 }
 # Whose results are checked on the whole input; those of others on its beginning.
 CHECKED_WHOLE = {"identity", "weir-hashmap", "bytewax-2"}
+# In windows: fifteen windows at least.
+ROWS_OF_A_KEY = 15 * ROWS_PER_KEY
 QUICK = (3, 500_000)
 SMOKE = (3, 5_000)
 # What two minutes are enough for: every letter in Weir, and a floor for each shape of rows.
 QUICK_PAIRS = {
     "identity": ("a-100k", "c-sum", "g"),
     "jvm": ("c-sum",),
-    "weir-hashmap": ("a-100k", "b", "c-sum", "d", "e", "f", "g", "h", "i", WORKLOAD_EPOCH),
+    "weir-hashmap": (
+        *("a-100k", "b", "c-sum", "d", "e", "f", "g", "h", "i", "w-sum", "n5", WORKLOAD_EPOCH),
+    ),
     "weir-rocksdb": ("a-100k",),
     "weir-hashmap-unchecked": ("a-100k",),
     "empty-same": (WORKLOAD_EPOCH,),
@@ -72,7 +79,16 @@ KINDS = "the kinds of state that differ in RocksDB"
 FILES = "files on both ends are measured in Weir and on the floor"
 CORES = "one core, for comparison"
 MODE = "measured where the kind of state or the mode matters"
+WINDOWS = "windows are compared with those of Flink, and with those of Spark on the JVM"
+FUNCTION = "a Python function over windows, which no SQL has"
+OPEN = "gives no results for windows of processing time that are open at the end: not to be checked"
+NO_WINDOWS = "the other workloads are Python functions"
 BOUNDED = "a floor for comparison, for one workload of each shape of rows"
+
+
+# Environments whose contenders are not measured in windows.
+NO_WINDOWS_OF = {"bytewax", "spark"}
+QUERIED = ("w-sum", "n5", "n7", "n8", "n11")
 
 
 @dataclass(frozen=True)
@@ -110,6 +126,8 @@ class Contender:
         known = BY_NAME.get(workload)
         if known is not None and known.files and self.environment != "weir":
             return FILES
+        if known is not None and known.is_windowed and self.environment in NO_WINDOWS_OF:
+            return WINDOWS
         if known is not None and known.prefill and not TIERS[self.tier][2]:
             return FILLING
         return None
@@ -177,7 +195,11 @@ CONTENDERS = (
         "floor: the same, batches also bounded by bytes",
         (("a-100k", "c-sum", "g"), BOUNDED),
     ),
-    _floor("jvm", "floor: Spark's JVM aggregation", (("c-reduce", "c-sum"), FLOOR)),
+    _floor(
+        "jvm",
+        "floor: Spark's JVM aggregation",
+        (("c-reduce", "c-sum", *QUERIED, "n12"), FLOOR),
+    ),
     _weir("weir-hashmap", "Weir, hashmap"),
     _weir("weir-rocksdb", "Weir, RocksDB", (("a-100k", "a-5m", "b", "d"), KINDS)),
     _weir(
@@ -210,6 +232,15 @@ CONTENDERS = (
     _pyflink("thread", "rocksdb", "slow"),
     _pyflink("process", "hashmap", "slowest"),
     _pyflink("process", "rocksdb", "slowest"),
+    Contender(
+        "flink-sql",
+        "Flink SQL, on the JVM",
+        "pyflink",
+        "benchmarks.contenders.pyflink_job",
+        "sql",
+        {"w-process": FUNCTION, "n12": OPEN},
+        ((*QUERIED, "w-process", "n12"), NO_WINDOWS),
+    ),
     _floor("empty-same", "floor: foreachBatch, empty Python stage, Weir's settings", ONE_ROW_FLOOR),
     _floor(
         "empty-default",
@@ -232,15 +263,29 @@ def title_of(workload: str) -> str:
 def size_for(workload: Workload, tier: str, mode: str) -> Size:
     """Return how much of a workload a tier gets."""
     if mode == "smoke":
-        return Size(*SMOKE, min(workload.keys, SMOKE_KEYS))
+        epochs, rows = SMOKE
+        return Size(epochs, rows, min(_keys(workload, epochs * rows), SMOKE_KEYS))
     if mode == "quick":
-        return Size(*QUICK, workload.keys)
+        epochs, rows = QUICK
+        rows = min(rows, workload.epoch_rows or rows)
+        return Size(epochs, rows, _keys(workload, epochs * rows))
     epochs, rows, fills = TIERS[tier]
+    rows = min(rows, workload.epoch_rows or rows)
     warm = WARM.get(tier, 1)
     prefill = workload.prefill if fills else 0
-    # Lists are flushed when a key has had ten rows: with few rows there are fewer keys.
-    keys = workload.keys if workload.kind != "flush" else min(workload.keys, epochs * rows // 30)
+    keys = _keys(workload, epochs * rows)
+    if workload.kind == "flush":
+        # Lists are flushed when a key has had ten rows: with few rows there are fewer keys.
+        keys = min(keys, epochs * rows // 30)
     return Size(epochs + prefill, rows, keys, warm + prefill)
+
+
+def _keys(workload: Workload, rows: int) -> int:
+    """Return how many keys so many rows have."""
+    if workload.is_windowed:
+        # Some windows have to end: fewer keys have more of them, see `timestamps` in rows.py.
+        return min(workload.keys, rows // ROWS_OF_A_KEY)
+    return workload.keys
 
 
 def verification_size(workload: Workload, contender: Contender, mode: str) -> Size:

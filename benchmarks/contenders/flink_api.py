@@ -15,10 +15,12 @@ if PYFLINK:
     from pyflink.common import Configuration, Duration, Row, Time, Types, WatermarkStrategy
     from pyflink.common.watermark_strategy import TimestampAssigner
     from pyflink.datastream import (
+        AggregateFunction,
         FilterFunction,
         FlatMapFunction,
         KeyedBroadcastProcessFunction,
         KeyedProcessFunction,
+        ProcessWindowFunction,
         RuntimeContext,
         StreamExecutionEnvironment,
     )
@@ -28,16 +30,26 @@ if PYFLINK:
         StateTtlConfig,
         ValueStateDescriptor,
     )
+    from pyflink.datastream.window import (
+        EventTimeSessionWindows,
+        SlidingEventTimeWindows,
+        Trigger,
+        TriggerResult,
+        TumblingEventTimeWindows,
+        TumblingProcessingTimeWindows,
+    )
 
     record = Row
 else:
     from weir.common import Configuration, Duration, Time, Types, WatermarkStrategy
     from weir.common.watermark_strategy import TimestampAssigner
     from weir.datastream import (
+        AggregateFunction,
         FilterFunction,
         FlatMapFunction,
         KeyedBroadcastProcessFunction,
         KeyedProcessFunction,
+        ProcessWindowFunction,
         RuntimeContext,
         StreamExecutionEnvironment,
     )
@@ -47,6 +59,14 @@ else:
         StateTtlConfig,
         ValueStateDescriptor,
     )
+    from weir.datastream.window import (
+        EventTimeSessionWindows,
+        SlidingEventTimeWindows,
+        Trigger,
+        TriggerResult,
+        TumblingEventTimeWindows,
+        TumblingProcessingTimeWindows,
+    )
 
     def record(*values: Any) -> Any:
         """Return a record of these fields."""
@@ -55,19 +75,27 @@ else:
 
 __all__ = [
     "PYFLINK",
+    "AggregateFunction",
     "Configuration",
     "Duration",
+    "EventTimeSessionWindows",
     "FilterFunction",
     "FlatMapFunction",
     "KeyedBroadcastProcessFunction",
     "KeyedProcessFunction",
     "ListStateDescriptor",
     "MapStateDescriptor",
+    "ProcessWindowFunction",
     "RuntimeContext",
+    "SlidingEventTimeWindows",
     "StateTtlConfig",
     "StreamExecutionEnvironment",
     "Time",
     "TimestampAssigner",
+    "Trigger",
+    "TriggerResult",
+    "TumblingEventTimeWindows",
+    "TumblingProcessingTimeWindows",
     "Types",
     "ValueStateDescriptor",
     "WatermarkStrategy",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.contenders import window_programs
 from benchmarks.contenders.flink_api import (
     FilterFunction,
     FlatMapFunction,
@@ -22,6 +23,7 @@ from benchmarks.contenders.flink_api import (
     record,
 )
 from benchmarks.contenders.progress import Progress
+from benchmarks.contenders.window_programs import LONG, Shape, longs
 from benchmarks.workloads.catalogue import (
     CLOSING_KEY,
     FLUSH_AT,
@@ -29,16 +31,11 @@ from benchmarks.workloads.catalogue import (
     RULES,
     TTL_MS,
     WINDOW_MS,
+    Workload,
 )
 
-LONG = Types.LONG()
 RULE_STATE = MapStateDescriptor("rules", LONG, LONG)
 ByKey = Callable[[Any], Any]
-
-
-def longs(count: int) -> Any:
-    """Return the type of a record of so many integers."""
-    return Types.ROW([LONG] * count)
 
 
 class Least(FlatMapFunction):
@@ -148,11 +145,15 @@ class Wide(FlatMapFunction):
 
 
 class EventTime(TimestampAssigner):
-    """The second field is the time."""
+    """One of the fields is the time."""
+
+    def __init__(self, field: int) -> None:
+        """Remember which."""
+        self.field = field
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         """Return it."""
-        return int(value[1])
+        return int(value[self.field])
 
 
 class Windows(KeyedProcessFunction):
@@ -184,23 +185,44 @@ class Windows(KeyedProcessFunction):
 class Passing(FilterFunction):
     """Notes progress, and lets nothing pass: what has come this far is the result."""
 
-    def __init__(self, directory: str, groups: Any) -> None:
-        """Remember where to note, and what the checksum covers."""
+    def __init__(self, directory: str, groups: Any, shape: Shape | None = None) -> None:
+        """Remember where to note, and what the checksum covers, of rows of which shape."""
         self.directory = directory
         self.groups = groups
+        self.shape = shape
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Begin."""
         self.progress = Progress(self.directory, self.groups)
 
     def filter(self, value: Any) -> bool:
-        """Count."""
-        self.progress.row(value)
+        """Count what is of a real key."""
+        if value[0] != CLOSING_KEY:
+            if self.shape is None:
+                self.progress.row(value)
+            else:
+                self.progress.batch(list(self.shape(tuple(value))))
         return False
 
     def close(self) -> None:
         """End."""
         self.progress.close()
+
+
+class Counting(Passing):
+    """Notes progress, and lets everything pass."""
+
+    def filter(self, value: Any) -> bool:
+        """Count."""
+        self.progress.row(value)
+        return True
+
+
+def passing(workload: Workload, directory: str, verify: bool) -> Passing:
+    """Return what stands behind the work of a workload."""
+    if not verify:
+        return Passing(directory, None)
+    return Passing(directory, workload.groups, window_programs.SHAPES.get(workload.kind))
 
 
 def wide_type() -> Any:
@@ -209,15 +231,19 @@ def wide_type() -> Any:
     return Types.ROW([text, LONG, text, text, text, real, real, LONG, LONG, LONG])
 
 
-def with_time(stream: Any) -> Any:
-    """Return a stream in event time."""
+def with_time(stream: Any, workload: Workload) -> Any:
+    """Return a stream in event time: the last field is the time."""
     strategy = WatermarkStrategy.for_monotonous_timestamps()
-    return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(EventTime()))
+    assigner = EventTime(len(workload.columns) - 1)
+    return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(assigner))
 
 
-def build(kind: str, stream: Any, rules: Any, by_key: ByKey) -> Any:
-    """Return the stream of results of one kind of work; timers want a stream in event time."""
+def build(workload: Workload, stream: Any, rules: Any, by_key: ByKey, verify: bool) -> Any:
+    """Return the stream of results of a workload; timers and windows want one in event time."""
+    kind = workload.kind
     keyed = stream.key_by(by_key, Types.STRING() if kind == "wide" else LONG)
+    if workload.is_windowed:
+        return window_programs.build(kind, keyed, verify)
     if kind == "rules":
         connected = keyed.connect(rules.broadcast(RULE_STATE))
         return connected.process(Matches(), longs(3)).uid("work")

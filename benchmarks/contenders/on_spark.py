@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from benchmarks.contenders import floors, one_row
+from benchmarks.contenders import floors, jvm_windows, one_row
 from benchmarks.contenders.protocol import WORKLOAD_EPOCH, Outcome, Task, serve
 
 MEMORY = "4g"
@@ -50,6 +50,8 @@ def run(task: Task) -> Outcome:
             return floors.run_identity(spark, task)
     if family == "jvm":
         with floors.same_settings(spark), floors.settings(spark, floors.SHUFFLE):
+            if task.input.workload.is_windowed:
+                return jvm_windows.run(spark, task)
             return floors.run_jvm(spark, task)
     from benchmarks.contenders import spark_state
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders.flink_api import Configuration, StreamExecutionEnvironment, Types
-from benchmarks.contenders.flink_programs import Passing, build, with_time
+from benchmarks.contenders.flink_programs import build, passing, with_time
 from benchmarks.contenders.progress import read
 from benchmarks.contenders.protocol import Outcome, Task, of_epoch_ends
 from benchmarks.workloads.catalogue import Workload
@@ -37,13 +37,14 @@ def run(spark: Any, task: Task) -> Outcome:
     env = environment(task, options)
     stream = files(spark, env, workload, str(dataset.parquet), PARTITIONS)
     rules = None
-    if workload.kind == "timers":
-        stream = with_time(stream)
+    if workload.has_event_time:
+        stream = with_time(stream, workload)
     if workload.kind == "rules":
         frame = spark.readStream.schema("rule bigint, threshold bigint")
         pair = Types.TUPLE([Types.LONG(), Types.LONG()])
         rules = env.from_dataframe(frame.parquet(str(dataset.rules)), pair)
-    results = build(workload.kind, stream, rules, function if "function" in options else column)
+    by_key = function if "function" in options else column
+    results = build(workload, stream, rules, by_key, task.verify)
     marks, output = task.folder("marks"), task.folder("output")
     if workload.files:
         from weir.datastream.connectors.file_system import FileSink
@@ -51,7 +52,7 @@ def run(spark: Any, task: Task) -> Outcome:
         results.sink_to(FileSink.parquet(str(output))).uid("sink")
     else:
         if task.verify:
-            results = results.filter(Passing(str(marks), workload.groups))
+            results = results.filter(passing(workload, str(marks), verify=True))
         discard(results)
     ends, completed = execute(env)
     outcome = of_epoch_ends(task, ends, dataset.size.warm)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from benchmarks.workloads.catalogue import BY_NAME, WINDOW_MS, Workload
+from benchmarks.workloads.catalogue import BY_NAME, END_OF, Workload
 from benchmarks.workloads.checksum import Checksum, of_rows
 from benchmarks.workloads.expected import BY_KIND
 from benchmarks.workloads.rows import PARTITIONS, Columns, closing, epoch, rules
@@ -129,10 +129,10 @@ def generate(workload: Workload, size: Size) -> Iterator[list[Columns]]:
     """Yield the epochs, each as the columns of its partitions."""
     for number in range(size.epochs):
         yield epoch(workload, number, size.epoch_rows, size.keys, number < size.warm)
-    if workload.kind == "timers":
+    if workload.has_event_time:
         # Engines whose watermark is one batch behind need a second batch to fire the rest.
-        yield closing()
-        yield closing()
+        yield closing(workload)
+        yield closing(workload)
 
 
 def _write(workload: Workload, size: Size, directory: Path) -> Iterator[list[Columns]]:
@@ -168,15 +168,16 @@ def expect(workload: Workload, size: Size, epochs: Iterator[list[Columns]]) -> t
                 for row in zip(*lists, strict=True):
                     inputs[0] += 1
                     if inputs[0] <= warm_rows:
-                        warm_ms = row[1] if workload.kind == "timers" else -1
+                        warm_ms = row[-1] if workload.has_event_time else -1
                     yield row
 
     outputs = BY_KIND[workload.kind](rows())
     total = Checksum()
     while chunk := list(itertools.islice(_noted(outputs, inputs), CHUNK)):
         total += of_rows([row for row, _ in chunk], workload.groups)
-        if workload.kind == "timers":
-            warm_outputs += sum(row[1] <= warm_ms - warm_ms % WINDOW_MS for row, _ in chunk)
+        if workload.has_event_time:
+            end_of = END_OF[workload.kind]
+            warm_outputs += sum(row[end_of] <= warm_ms for row, _ in chunk)
         else:
             warm_outputs += sum(at <= warm_rows for _, at in chunk)
     return total, warm_outputs

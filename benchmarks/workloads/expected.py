@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from benchmarks.workloads import windows
 from benchmarks.workloads.catalogue import CLOSING_KEY, FLUSH_AT, REGIONS, RULES, WINDOW_MS
 from benchmarks.workloads.rows import rules
 
@@ -103,4 +104,5 @@ BY_KIND: dict[str, Callable[[Rows], Iterator[tuple[Any, ...]]]] = {
     "stages": stages,
     "wide": wide,
     "timers": timers,
+    **windows.BY_KIND,
 }

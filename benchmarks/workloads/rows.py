@@ -13,11 +13,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.workloads.catalogue import (
+    AUCTION,
     CLOSING_KEY,
     CLOSING_MS,
+    PERSON,
+    ROWS_PER_KEY,
     ROWS_PER_MS,
     RULES,
     START_MS,
+    TUMBLE_MS,
     USERS_PER_SITE,
     Workload,
 )
@@ -28,15 +32,26 @@ BLOCK = 5_000
 PARTITIONS = 2
 VALUE_MAX = 1_000_000_000
 BLOCKS_PER_DAY = 100
+# Nexmark: of 50 events one is a person, 3 are auctions, 46 are bids.
+BIDS_PER_AUCTION = 15
+BIDS_PER_PERSON = 50
+EVENTS_PER_PERSON = 4
+HOT_EVERY = 100
 Columns = list[np.ndarray]
 
 
 def block(workload: Workload, number: int, keys: int, warm: bool) -> tuple[Columns, np.ndarray]:
     """Return the columns of one block, and the partition of each of its rows."""
     rng = np.random.default_rng([SEED, zlib.crc32(workload.kind.encode()), number])
-    key = rng.integers(0, keys, BLOCK)
-    columns = _columns(workload, rng, key, number, warm)
-    return columns, partition_of(key)
+    if workload.letter == "n":
+        columns = _nexmark(workload, rng, number, keys)
+    else:
+        key = rng.integers(0, keys, BLOCK)
+        columns = _columns(workload, rng, key, number, warm)
+        if workload.is_windowed:
+            columns.append(timestamps(number, keys))
+    first = columns[0] if workload.kind != "wide" else key
+    return columns, partition_of(first)
 
 
 def partition_of(key: np.ndarray) -> np.ndarray:
@@ -59,6 +74,35 @@ def _columns(
     if workload.kind == "wide":
         return _wide(rng, key, value)
     return [key, value]
+
+
+def timestamps(number: int, keys: int) -> np.ndarray:
+    """Return event times such that a key has a few rows in a window, however many keys there are.
+
+    A contender with fewer rows has fewer keys, and as many windows as one with more.
+    """
+    row = number * BLOCK + np.arange(BLOCK)
+    return START_MS + row * TUMBLE_MS // (ROWS_PER_KEY * keys)
+
+
+def _nexmark(workload: Workload, rng: np.random.Generator, number: int, keys: int) -> Columns:
+    """Return bids, or persons and auctions: those that are open, or sell, move on with time."""
+    row = number * BLOCK + np.arange(BLOCK)
+    ts = timestamps(number, keys)
+    if workload.kind == "new-users":
+        newest = keys + row // EVENTS_PER_PERSON
+        is_person = row % EVENTS_PER_PERSON == 0
+        who = np.where(is_person, newest, newest - rng.integers(0, keys, BLOCK))
+        return [who, np.where(is_person, PERSON, AUCTION), ts]
+    newest = row // BIDS_PER_AUCTION
+    hot = newest // HOT_EVERY * HOT_EVERY
+    auction = np.where(rng.random(BLOCK) < 0.5, hot, newest + rng.integers(0, keys, BLOCK))
+    # Four times as many bidders as auctions: they pause long enough for sessions to end.
+    bidder = row // BIDS_PER_PERSON + rng.integers(0, 4 * keys, BLOCK)
+    # No two bids have one price, so that the highest one is one bid.
+    price = (rng.integers(0, VALUE_MAX, BLOCK) << 24) + row
+    found = {"auction": auction, "bidder": bidder, "price": price, "ts": ts}
+    return [found[name] for name, _ in workload.columns]
 
 
 def _wide(rng: np.random.Generator, key: np.ndarray, value: np.ndarray) -> Columns:
@@ -87,9 +131,11 @@ def epoch(workload: Workload, number: int, rows: int, keys: int, warm: bool) -> 
     return [[column[where == p] for column in columns] for p in range(PARTITIONS)]
 
 
-def closing() -> list[Columns]:
+def closing(workload: Workload) -> list[Columns]:
     """Return the last rows of event time, one for each partition."""
-    return [[np.array([CLOSING_KEY]), np.array([CLOSING_MS])] for _ in range(PARTITIONS)]
+    between = [np.array([0])] * (len(workload.columns) - 2)
+    row = [np.array([CLOSING_KEY]), *between, np.array([CLOSING_MS])]
+    return [row for _ in range(PARTITIONS)]
 
 
 def rules() -> list[tuple[int, int]]:

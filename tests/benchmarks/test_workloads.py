@@ -11,8 +11,11 @@ from benchmarks.workloads.catalogue import (
     BY_NAME,
     CLOSING_KEY,
     FLUSH_AT,
+    GAP_MS,
     REGIONS,
     RULES,
+    SLIDE_MS,
+    TUMBLE_MS,
     WINDOW_MS,
     Workload,
 )
@@ -67,6 +70,60 @@ def by_key(rows: list[tuple]) -> dict:
     return found
 
 
+def in_windows(rows: list[tuple], keyed: bool = True, size=TUMBLE_MS, slide=TUMBLE_MS) -> dict:
+    """Return the rows of each window, by (key, end), found by asking every window."""
+    times = [row[-1] for row in rows]
+    first = min(times) // slide * slide + slide
+    found = {}
+    for end in range(first, max(times) + size + 1, slide):
+        inside = [row for row in rows if end - size <= row[-1] < end]
+        for key, group in (by_key(inside) if keyed else {None: inside}).items():
+            if group:
+                found[key, end] = group
+    return found
+
+
+def hot_items(rows: list[tuple]) -> list[tuple]:
+    counts = {w: len(g) for w, g in in_windows(rows, slide=SLIDE_MS).items()}
+    most = {end: n for n, end in sorted((n, end) for (_, end), n in counts.items())}
+    return [(key, n, end) for (key, end), n in counts.items() if n == most[end]]
+
+
+def sessions(rows: list[tuple]) -> list[tuple]:
+    """Join every two bids that are close enough, whatever lies between them."""
+    found = []
+    for key, group in by_key(rows).items():
+        times = sorted(row[-1] for row in group)
+        starts = [t for t in times if not any(t - GAP_MS <= s < t for s in times)]
+        for start, following in zip(starts, [*starts[1:], float("inf")], strict=True):
+            inside = [t for t in times if start <= t < following]
+            found.append((key, len(inside), start, max(inside) + GAP_MS))
+    return found
+
+
+WINDOWS = {
+    "window-sum": lambda rows: [
+        (key, sum(r[1] for r in group), end) for (key, end), group in in_windows(rows).items()
+    ],
+    "window-process": lambda rows: [
+        (key, len(group), np.ptp([r[1] for r in group]).item(), end)
+        for (key, end), group in in_windows(rows).items()
+    ],
+    "hot-items": hot_items,
+    "highest-bid": lambda rows: [
+        (*max(group, key=lambda r: r[2])[:3], end)
+        for (_, end), group in in_windows(rows, keyed=False).items()
+    ],
+    "new-users": lambda rows: [
+        (key, end)
+        for (key, end), group in in_windows(rows).items()
+        if {r[1] for r in group} == {1, 2}
+    ],
+    "sessions": sessions,
+    "processing-time": lambda rows: [(row[0],) for row in rows],
+}
+
+
 def second_opinion(kind: str, rows: list[tuple]) -> list[tuple]:
     keyed = by_key(rows)
     if kind == "least":
@@ -101,6 +158,8 @@ def second_opinion(kind: str, rows: list[tuple]) -> list[tuple]:
             for key, group in matching.items()
             for n, row in enumerate(group, 1)
         ]
+    if kind in WINDOWS:
+        return WINDOWS[kind]([row for row in rows if row[0] != CLOSING_KEY])
     counts = Counter(
         (key, ts // WINDOW_MS * WINDOW_MS + WINDOW_MS) for key, ts in rows if key != CLOSING_KEY
     )
@@ -129,6 +188,28 @@ def test_two_stages_count_every_region_and_keep_the_first_stage() -> None:
 def test_no_rule_matches_in_the_warm_up() -> None:
     warm = rows_of(BY_NAME["e"], Size(1, BLOCK, 50))
     assert list(BY_KIND["rules"](iter(warm))) == []
+
+
+@pytest.mark.parametrize("kind", sorted(WINDOWS))
+def test_windows_of_every_size_end_while_rows_come(kind: str, tmp_path: Path) -> None:
+    workload = next(w for w in ALL if w.kind == kind)
+    for size in (Size(3, BLOCK, 166), Size(2, BLOCK, 110)):
+        found = prepare(workload, size, tmp_path)
+        assert 0 < found.warm_outputs < found.expected.count
+
+
+def test_no_two_bids_have_one_price() -> None:
+    prices = [row[2] for row in rows_of(BY_NAME["n7"], Size(4, 2 * BLOCK, 50))]
+    real = [price for price in prices if price]
+    assert len(set(real)) == len(real) == 8 * BLOCK
+
+
+def test_sessions_are_joined_up_to_the_gap_and_not_beyond() -> None:
+    bids = [(1, 0, 5, ts) for ts in (0, GAP_MS, 2 * GAP_MS + 1)]
+    assert list(BY_KIND["sessions"](iter(bids))) == [
+        (1, 2, 0, 2 * GAP_MS),
+        (1, 1, 2 * GAP_MS + 1, 3 * GAP_MS + 1),
+    ]
 
 
 # ---- the checksum --------------------------------------------------------------------------------

@@ -13,11 +13,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(200)]
 
 
 def test_a_smoke_run_of_weir_gives_right_results():
-    """Of records, of columns and of timers; benchmarks look into the job to know its epochs."""
-    chosen = ["--only", "a-1k,c-sum,h", "--contenders", "weir-hashmap"]
+    """Of records, columns, timers and windows; benchmarks look into the job to know its epochs."""
+    chosen = ["--only", "a-1k,c-sum,h,w-sum,n11", "--contenders", "weir-hashmap"]
     command = [sys.executable, "-m", "benchmarks", "--smoke", *chosen]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr.count("right result") == 3, done.stderr
+    assert done.stderr.count("right result") == 5, done.stderr

@@ -31,10 +31,11 @@ lint: setup ## check style and formatting
 type: setup ## check types
 	@$(PY) -m mypy
 
-docs: setup ## write the generated pages of docs/reference anew
+docs: setup ## write the generated pages and pictures anew
 	@$(PY) tests/docs/configuration_page.py --write
 	@$(PY) tests/docs/command_page.py --write
 	@$(PY) tests/docs/public_api.py
+	@$(PY) tests/docs/pictures.py --write
 
 campaign: setup ## crash 10,000 seeded jobs, in two processes (SEEDS=1-500 chooses others)
 	@PYTHON=$(PY) sh scripts/campaign.sh $(SEEDS) $(ARGS)

@@ -1,6 +1,7 @@
 """The workloads with windows as PyFlink DataStream programs; Weir and PyFlink run the same text.
 
-PyFlink's windows have no `sum` and no `max_by`: there a reduction does the same.
+PyFlink's windows have no `sum` and no `max_by`: there a reduction does the same. The types of
+accumulators are new objects: PyFlink cannot ship a type that was used before.
 """
 
 from __future__ import annotations
@@ -170,14 +171,14 @@ def build(kind: str, keyed: Any, verify: bool) -> Any:
         return dearest(windows).uid("work")
     if kind == "new-users":
         windows = keyed.window(tumbling())
-        return windows.aggregate(Kinds(), NewUsers(), LONG, longs(2)).uid("work")
+        return windows.aggregate(Kinds(), NewUsers(), Types.LONG(), longs(2)).uid("work")
     if kind == "sessions":
         windows = keyed.window(EventTimeSessionWindows.with_gap(Time.milliseconds(GAP_MS)))
-        return windows.aggregate(Count(), Session(), LONG, longs(4)).uid("work")
+        return windows.aggregate(Count(), Session(), Types.LONG(), longs(4)).uid("work")
     windows = keyed.window(TumblingProcessingTimeWindows.of(Time.milliseconds(TUMBLE_MS)))
     if verify:
         windows = windows.trigger(ClockOrEnd())
-    return windows.aggregate(Count(), WithEnd(), LONG, longs(3)).uid("work")
+    return windows.aggregate(Count(), WithEnd(), Types.LONG(), longs(3)).uid("work")
 
 
 def hot_items(keyed: Any) -> Any:
@@ -188,7 +189,7 @@ def hot_items(keyed: Any) -> Any:
     """
     size, slide = Time.milliseconds(TUMBLE_MS), Time.milliseconds(SLIDE_MS)
     windows = keyed.window(SlidingEventTimeWindows.of(size, slide))
-    counts = windows.aggregate(Count(), WithEnd(), LONG, longs(3)).uid("first")
+    counts = windows.aggregate(Count(), WithEnd(), Types.LONG(), longs(3)).uid("first")
     by_window = counts.key_by(lambda count: count[2], LONG).window(tumbling(SLIDE_MS))
     return by_window.process(Hottest(), longs(3)).uid("work")
 

@@ -3,8 +3,10 @@
 import ast
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
-from tests.docs import command_page, configuration_page
+import pytest
+from tests.docs import command_page, configuration_page, pictures, timelines
 from tests.docs.blocks import ROOT
 from tests.docs.configuration_page import IN_USE, render
 
@@ -29,6 +31,28 @@ def test_the_page_is_what_the_options_say() -> None:
 def test_the_command_page_is_what_help_says() -> None:
     page = command_page.PAGE.read_text("utf-8")
     assert page == command_page.render(), "run: make docs"
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_a_picture_shows_what_its_program_does(name: str) -> None:
+    text = (pictures.FOLDER / f"{name}.svg").read_text("utf-8")
+    assert text == timelines.render(pictures.PICTURES[name]()), "run: make docs"
+    root = ElementTree.fromstring(text)
+    assert root.attrib["aria-label"]
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_every_picture_is_on_a_page() -> None:
+    assert {path.stem for path in pictures.FOLDER.glob("*.svg")} == set(pictures.PICTURES)
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "docs").rglob("*.md"))
+    shown = set(re.findall(r"\]\(\.\./pictures/([\w-]+)\.svg\)", pages))
+    assert shown == set(pictures.PICTURES)
+
+
+def test_spans_that_overlap_are_drawn_in_rows() -> None:
+    spans = tuple(timelines.Span(start, start + 6) for start in (0, 2, 6, 8))
+    rows = timelines.rows_of(timelines.Lane("", spans))
+    assert [[span.start for span in row] for row in rows] == [[0, 6], [2, 8]]
 
 
 def test_every_key_and_every_old_spelling_is_documented() -> None:

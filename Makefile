@@ -34,6 +34,7 @@ type: setup ## check types
 docs: setup ## write the generated pages and pictures anew
 	@$(PY) tests/docs/configuration_page.py --write
 	@$(PY) tests/docs/command_page.py --write
+	@$(PY) tests/docs/moving_page.py --write
 	@$(PY) tests/docs/public_api.py
 	@$(PY) tests/docs/pictures.py --write
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from tests.docs import command_page, configuration_page, pictures, timelines
+from tests.docs import command_page, configuration_page, moving_page, pictures, timelines
 from tests.docs.blocks import ROOT
 from tests.docs.configuration_page import IN_USE, render
 
@@ -53,6 +53,11 @@ def test_spans_that_overlap_are_drawn_in_rows() -> None:
     spans = tuple(timelines.Span(start, start + 6) for start in (0, 2, 6, 8))
     rows = timelines.rows_of(timelines.Lane("", spans))
     assert [[span.start for span in row] for row in rows] == [[0, 6], [2, 8]]
+
+
+def test_the_guide_on_moving_programs_shows_what_the_check_knows() -> None:
+    page = moving_page.PAGE.read_text("utf-8")
+    assert page == moving_page.render(page), "run: make docs"
 
 
 def test_every_key_and_every_old_spelling_is_documented() -> None:

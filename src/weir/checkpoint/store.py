@@ -173,4 +173,4 @@ def _complete_inside(storage: Storage, directory: str, names: list[str]) -> str 
 
 
 def _name(storage: Storage, path: str) -> str:
-    return f"{storage.uri}/{path}" if path else storage.uri
+    return f"{storage.uri.removesuffix('/')}/{path}" if path else storage.uri

@@ -7,6 +7,7 @@ import click
 import weir
 from weir.cli.cancel import cancel
 from weir.cli.certificates import certificates
+from weir.cli.check import check
 from weir.cli.checkpoint import checkpoint
 from weir.cli.completion import completion
 from weir.cli.demo import demo
@@ -30,6 +31,7 @@ def cli() -> None:
 
 cli.add_command(cancel)
 cli.add_command(certificates)
+cli.add_command(check)
 cli.add_command(checkpoint)
 cli.add_command(completion)
 cli.add_command(demo)

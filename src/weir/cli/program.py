@@ -11,8 +11,10 @@ from pathlib import Path
 
 import click
 
+from weir.cli.notice import notice
 from weir.config import ambient
 from weir.errors import UsageError
+from weir.notices import signs_shown_by
 
 
 def program_argument(file: str | None, words: tuple[str, ...]) -> tuple[Path, tuple[str, ...]]:
@@ -51,7 +53,7 @@ def run_program(
     # As `python JOB` does: what lies beside the program can be imported.
     sys.path.insert(0, str(job.absolute().parent))
     try:
-        with _spark_master(master):
+        with _spark_master(master), signs_shown_by(notice):
             runpy.run_path(str(job), run_name="__main__")
     finally:
         sys.argv, sys.path[:] = kept

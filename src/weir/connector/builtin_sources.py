@@ -90,13 +90,20 @@ class TextFileSource(Source):
         """Return the string type: records are lines."""
         return Types.STRING()
 
-    def open(self, opening: Opening) -> FileRows:
-        """Name the files; they must be there."""
-        path = Path(self.path.removeprefix("file://"))
+    def check(self) -> None:
+        """Refuse files that are not there."""
+        path = self._local()
         if not path.exists():
             msg = f"read_text_file: {str(path)!r} does not exist"
             raise UsageError(msg)
-        return FileRows(path, "text", TextLines(), {"encoding": self.charset})
+
+    def open(self, opening: Opening) -> FileRows:
+        """Name the files; they must be there."""
+        self.check()
+        return FileRows(self._local(), "text", TextLines(), {"encoding": self.charset})
+
+    def _local(self) -> Path:
+        return Path(self.path.removeprefix("file://"))
 
 
 @dataclass(frozen=True)

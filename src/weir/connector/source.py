@@ -153,6 +153,14 @@ class Source(ABC):
         """Return the sources that are opened for this one; mostly itself."""
         return (self,)
 
+    def check(self) -> None:
+        """Refuse what can never be opened; called before the engine starts, and must be quick.
+
+        Raises:
+            UsageError: there is nothing to read.
+        """
+        return
+
     @abstractmethod
     def open(self, opening: Opening) -> SourceStream:
         """Say how the source is read from `opening.skip` on; called once a job, in the driver.

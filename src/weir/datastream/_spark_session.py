@@ -36,7 +36,7 @@ class ActiveSessionEngine:
         instead = _instead.get()
         if instead is not None:
             return instead.submit(graph, configuration)
-        from weir.spark.execution import submit
+        from weir.spark.submission import submit
 
         return submit(graph, configuration)
 

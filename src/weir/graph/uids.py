@@ -12,6 +12,7 @@ from weir.errors import UsageError
 from weir.graph.kinds import KindState, kind_named
 from weir.graph.plan import keeps_operator_state
 from weir.graph.transformation import StreamGraph, Transformation
+from weir.notices import warn_once
 
 log = logging.getLogger("weir.graph")
 
@@ -44,24 +45,31 @@ def without_uid(graph: StreamGraph, *, sources: bool) -> list[Transformation]:
 
 
 def check_uids(graph: StreamGraph, *, auto_generate: bool = True) -> None:
-    """Warn once about all operators with state and without a uid.
+    """Look whether all operators that need a uid have one, if ids must not be generated.
 
     Raises:
-        UsageError: there are such operators and ids must not be generated.
+        UsageError: there are others.
     """
-    found = without_uid(graph, sources=not auto_generate)
-    if not found:
-        return
-    names = ", ".join(f"'{t.name}'" for t in found)
-    if not auto_generate:
+    found = [] if auto_generate else without_uid(graph, sources=True)
+    if found:
         msg = (
             f"pipeline.auto-generate-uids is false, but these operators have state or a position "
-            f'and no uid: {names}; give each one with .uid("...")'
+            f'and no uid: {_names(found)}; give each one with .uid("...")'
         )
         raise UsageError(msg)
-    log.warning(
-        "operators with state and without a uid: %s; a savepoint finds their state by ids made "
-        "from the program's shape, so a changed program may not find it: give each one with "
-        '.uid("...")',
-        names,
-    )
+
+
+def warn_of_missing_uids(graph: StreamGraph) -> None:
+    """Say once which operators have state and no uid, where that state is to outlive the job."""
+    found = without_uid(graph, sources=False)
+    if found:
+        warn_once(
+            log,
+            f"operators with state and without a uid: {_names(found)}; a savepoint finds their "
+            "state by ids made from the program's shape, so a changed program may not find it: "
+            'give each one with .uid("...")',
+        )
+
+
+def _names(operators: list[Transformation]) -> str:
+    return ", ".join(f"'{t.name}'" for t in operators)

@@ -19,6 +19,7 @@ from typing import Any
 from weir.checkpoint.retention import CheckpointRef, JobEnd
 from weir.errors import JobCancellationError, JobExecutionError, WeirError, assert_never
 from weir.graph.plan import JobPlan
+from weir.graph.uids import warn_of_missing_uids
 from weir.jobmanager.background import carry_out
 from weir.jobmanager.checkpoints import CheckpointEvents
 from weir.jobmanager.engine import AttemptStart, Batch, Engine
@@ -478,6 +479,7 @@ class Supervisor:
             self.results.release_up_to(epoch)
         if ref.kind == "savepoint":
             self.last_savepoint = ref.directory
+            warn_of_missing_uids(self.spec.graph)
         self._surroundings.changed(self)
 
     def _staged(self, staged: Staged) -> None:

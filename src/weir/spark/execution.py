@@ -1,9 +1,9 @@
-"""Submitting a program: from a graph and a configuration to a running job."""
+"""Starting a job: from a program that nothing refuses to what runs it on Spark."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,16 +11,13 @@ from pyspark.sql import SparkSession
 
 from weir.checkpoint.retention import JobEnd
 from weir.clock import SystemClock
-from weir.common.configuration import Configuration
 from weir.config import ambient
-from weir.config import execution as e
 from weir.config import rest as r
 from weir.config.effective import Settings
 from weir.config.security import REST_ENABLED
 from weir.errors import UsageError
 from weir.graph.plan import JobPlan, compile_plan
 from weir.graph.transformation import StreamGraph
-from weir.graph.uids import check_uids
 from weir.ids import new_job_id
 from weir.jobmanager.announcement import Announcement, refuse_twin
 from weir.jobmanager.background import BackgroundThread
@@ -28,6 +25,7 @@ from weir.jobmanager.client import LocalJob
 from weir.jobmanager.gateway import FlightNetwork, SlotPlace
 from weir.jobmanager.origin import find_origin
 from weir.jobmanager.postmortem import HostProcesses
+from weir.jobmanager.preparation import Prepared
 from weir.jobmanager.recovery import RestorePoint
 from weir.jobmanager.registry import SlotRegistry
 from weir.jobmanager.restoration import JobSpec
@@ -38,6 +36,7 @@ from weir.jobmanager.surroundings import Surroundings
 from weir.rest.server import RestServer, endpoint
 from weir.rest.settings import RestSettings
 from weir.spark.engine import SparkEngine
+from weir.spark.internals import stop_progress_bar
 from weir.spark.resume import Resume
 from weir.spark.session import get_spark, is_local
 from weir.spark.sources import declare_types
@@ -49,30 +48,24 @@ log = logging.getLogger("weir.job")
 _ASKED_FOR = (r.BIND_ADDRESS, r.BIND_PORT, r.ADDRESS, r.TOKEN, REST_ENABLED)
 
 
-def submit(graph: StreamGraph, configuration: Configuration) -> LocalJob:
+def start(graph: StreamGraph, prepare: Callable[[dict[str, str]], Prepared]) -> LocalJob:
     """Start a job in the active Spark session and return its handle at once.
 
-    Settings come from the configuration file, Spark's configuration, the environment, the command
-    line and the program, each stronger than the one before.
+    `prepare` gets the settings for Weir in Spark's configuration.
 
     Raises:
-        UsageError: the program or its configuration cannot run; nothing was started.
+        WeirError: the program or its configuration cannot run; no job was started.
     """
-    program = ambient.program_layer(configuration.to_dict())
-    Settings([*ambient.layers(), program]).validate()  # before Spark is started for nothing
     spark = get_spark(graph.job_name)
-    layers = [*ambient.layers(spark.conf.getAll), program]
-    settings = JobSettings.of(layers)
-    resolved = Settings(layers)
-    check_uids(graph, auto_generate=resolved.get(e.AUTO_GENERATE_UIDS))
-    most = resolved.get(e.MAX_PARALLELISM)
-    if graph.max_parallelism is None and most > 0:
-        graph.max_parallelism = most
+    stop_progress_bar(spark.sparkContext)
+    said = {k: v for k, v in spark.conf.getAll.items() if k.startswith(ambient.SPARK_PREFIX)}
+    prepared = prepare(said)
+    settings, resolved = prepared.settings, prepared.resolved
     rest = _rest(resolved)
     announcement = None if rest is None else _announcement(rest)
     declare_types(graph)
     plan = compile_plan(graph, settings.parallelism or spark.sparkContext.defaultParallelism)
-    refuse_twin(plan.job_name, settings)
+    refuse_twin(plan.job_name, settings)  # again: starting Spark takes long enough for one
     submission = Submission(
         graph, plan, settings, shown=resolved.shown(), announcement=announcement
     )

@@ -11,14 +11,20 @@ is in the offset log before `foreachBatch` sees it is what `weir.spark.attempt` 
 
 from __future__ import annotations
 
+import builtins
+import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NewType
 
 import pyarrow as pa
-from pyspark import SparkContext
+import pyspark.daemon
+import pyspark.util
+from pyspark import SparkConf, SparkContext
 from pyspark.daemon import manager
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.classic.column import _to_seq
@@ -42,6 +48,56 @@ _ENDING_S = 2.0
 
 JavaSchema = NewType("JavaSchema", object)
 JavaColumns = NewType("JavaColumns", object)
+
+
+def has_context() -> bool:
+    """Tell whether this process has a SparkContext; starts nothing."""
+    return SparkContext._active_spark_context is not None
+
+
+def launch_quiet_jvm(conf: SparkConf) -> None:
+    """Start the JVM of this process, unless it has one; its stderr goes through `quiet_lines`.
+
+    PySpark takes the gateway that it finds. If it started its own one instead, Java's warning about
+    incubator modules would be seen, which is about modules that Spark itself asks for.
+    """
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    read, write = os.pipe()
+    relay = threading.Thread(target=_relay, args=(read,), name="weir-jvm-stderr", daemon=True)
+    relay.start()
+    try:
+        gateway = launch_gateway(conf, {"stderr": write})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(write)
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def _relay(read: int) -> None:
+    with os.fdopen(read, "rb") as lines:
+        for line in quiet_lines(lines):
+            with suppress(OSError):
+                os.write(2, line)
+
+
+def quiet_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Return what Java and its workers write to stderr, without what nobody can do anything about.
+
+    That is Java's warning about incubator modules.
+    """
+    for line in lines:
+        if not line.startswith(b"WARNING: Using incubator modules:"):
+            yield line
+
+
+def stop_progress_bar(context: SparkContext) -> None:
+    """Stop the bars of stages on the console: epochs would draw one after the other for ever.
+
+    Relies on `SparkContext.progressBar`, an option; a session without bars has none.
+    """
+    bar = context._jsc.sc().progressBar()
+    if bar.isDefined():
+        bar.get().stop()
 
 
 class InternalRows:
@@ -210,6 +266,17 @@ def fork_workers() -> None:
     """Be the process that Spark asks for Python workers, until Spark ends it.
 
     It is what `python -m pyspark.daemon` runs. If Spark starts workers in another way, they start
-    cold or not at all.
+    cold or not at all. What workers print about a JVM that has hung up is left out: that is how a
+    failover looks from there, and the reason for it is told elsewhere. They print with the `print`
+    of their modules.
     """
+    for module in (pyspark.daemon, pyspark.util):
+        vars(module)["print"] = print_but_hang_ups
     manager()
+
+
+def print_but_hang_ups(*values: object, **options: Any) -> None:
+    """Print, but for a trace that says that nobody listens any more."""
+    text = " ".join(map(str, values)).rstrip()
+    if not text.rpartition("\n")[2].startswith(("BrokenPipeError", "ConnectionResetError")):
+        builtins.print(*values, **options)

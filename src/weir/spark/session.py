@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import site
 import sys
@@ -9,14 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from weir.errors import JobExecutionError, UsageError
+from weir.errors import JobExecutionError
+from weir.notices import under_way
 from weir.spark.batches import SAFE
+from weir.spark.expected import refuse_shared_threads
 from weir.spark.internals import (
     CHECKPOINT_FILE_MANAGER,
     DAEMON_MODULE,
     RENAMING_FILE_MANAGER,
+    launch_quiet_jvm,
 )
 from weir.storage.private_files import temporary_directory
 
@@ -52,43 +57,46 @@ def get_spark(app_name: str = "weir") -> SparkSession:
         JobExecutionError: Spark does not start.
         UsageError: the threads of this program share those of Spark.
     """
-    if os.environ.get("PYSPARK_PIN_THREAD", "true").lower() != "true":
-        msg = (
-            "PYSPARK_PIN_THREAD is off: unset it, since Weir tells the jobs of a Spark thread "
-            "their epoch, and every thread of the program needs one of its own for that"
-        )
-        raise UsageError(msg)
+    refuse_shared_threads()
     use_running_python()
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = SparkSession.builder.appName(app_name)
-    master = os.environ.get("SPARK_MASTER")
-    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
-        master = "local[*]"
-    if master is not None:
-        builder = builder.master(master)
-    if master is not None and master.startswith("local["):
-        # Over TCP every small exchange with a worker waits 40 ms for a delayed acknowledgement.
-        # Only here is it known that the path is short enough: executors may have long ones.
-        builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
-        builder = builder.config("spark.python.unix.domain.socket.dir", _socket_dir())
-        # Only here are the workers sure to find the module before any code was shipped to them.
-        _let_workers_find_weir()
-        builder = builder.config(DAEMON_MODULE, "weir.spark.daemon")
-    for key, value in _NEW_SESSION_SETTINGS.items():
-        builder = builder.config(key, value)
-    # Quiet by default: what fails reaches the user as an exception, not as a page of Java.
-    if not os.environ.get("WEIR_SPARK_LOG"):
+    settings, quiet = _new_session_settings(), not os.environ.get("WEIR_SPARK_LOG")
+    if quiet:
+        # What fails reaches the user as an exception, not as a page of Java.
         log_settings = Path(__file__).with_name("log4j2.properties")
         option = f"-Dlog4j2.configurationFile=file:{log_settings}"
-        builder = builder.config("spark.driver.extraJavaOptions", option)
+        settings["spark.driver.extraJavaOptions"] = option
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    conf = SparkConf().setAppName(app_name).setAll(list(settings.items()))
     try:
-        return builder.getOrCreate()
+        with under_way("Spark is starting"):
+            if quiet:
+                launch_quiet_jvm(conf)
+            return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         msg = f"Spark did not start ({reason}): run 'weir doctor' to see what is missing"
         raise JobExecutionError(msg) from error
+
+
+def _new_session_settings() -> dict[str, str]:
+    settings = dict(_NEW_SESSION_SETTINGS)
+    master = os.environ.get("SPARK_MASTER")
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # not under spark-submit
+        master = "local[*]"
+    if master is not None:
+        settings["spark.master"] = master
+    if master is not None and master.startswith("local["):
+        # Over TCP every small exchange with a worker waits 40 ms for a delayed acknowledgement.
+        # Only here is it known that the path is short enough: executors may have long ones.
+        settings["spark.python.unix.domain.socket.enabled"] = "true"
+        settings["spark.python.unix.domain.socket.dir"] = _socket_dir()
+        # Only here are the workers sure to find the module before any code was shipped to them.
+        _let_workers_find_weir()
+        settings[DAEMON_MODULE] = "weir.spark.daemon"
+    return settings
 
 
 def _socket_dir() -> str:

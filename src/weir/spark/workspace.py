@@ -22,10 +22,10 @@ from weir.checkpoint.retention import JobEnd
 from weir.errors import StorageError, UsageError
 from weir.ids import JobId
 from weir.jobmanager import owner
+from weir.jobmanager.preparation import checkpoint_storage
 from weir.jobmanager.settings import JobSettings
 from weir.slot.spawn import SOCKET_DIR_MAX, default_logs
 from weir.storage.local import LocalStorage
-from weir.storage.memory import MemoryStorage
 from weir.storage.private_files import private_directory, remove_directory, temporary_directory
 from weir.storage.uri import open_storage
 
@@ -44,15 +44,8 @@ class Workspace:
             StorageError: the work directory cannot be created.
         """
         self.job_id = job_id
-        given = settings.checkpoint_dir
-        storage = None if given is None else open_storage(given, settings.storage)
-        if isinstance(storage, MemoryStorage):
-            msg = (
-                f"checkpoint directory {given!r} is the memory of one process, which slots do not "
-                "share: use a path, s3://, gs://, abfss:// or hdfs://"
-            )
-            raise UsageError(msg)
-        self.temporary = given is None and settings.work_dir is None
+        storage = checkpoint_storage(settings)
+        self.temporary = storage is None and settings.work_dir is None
         self.root = self._work_root(settings.work_dir, storage)
         self.storage = storage or LocalStorage(str(self.root))
         self.job_dir = self.root / job_id

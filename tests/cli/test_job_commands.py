@@ -74,6 +74,12 @@ def test_a_job_that_does_not_answer_is_listed_as_it_announced_itself(job):
     assert json.loads(invoke("list", "--json").stdout)[0]["status"] == "RESTARTING"
 
 
+def test_a_list_tells_programs_apart_by_their_files(job):
+    directory.publish(replace_entry(directory.entries()[0], program="/apps/clicks.py"))
+    assert invoke("list").stdout.splitlines()[1].endswith("(RUNNING)  clicks.py")
+    assert json.loads(invoke("list", "--json").stdout)[0]["program"] == "/apps/clicks.py"
+
+
 def replace_entry(entry, **changes):
     fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
     return directory.JobEntry(**{**fields, **changes})

@@ -101,6 +101,21 @@ def test_ls_without_a_directory_takes_those_of_running_jobs_each_once(root):
     assert len(invoke("ls").stdout.splitlines()) == 4
 
 
+def test_ls_without_a_directory_finds_savepoints_that_ended_jobs_wrote_elsewhere(root):
+    entry = JobEntry(
+        job_id="c" * 32,
+        name="payments",
+        pid=1,
+        process=None,
+        url="",
+        started_ms=0,
+        status="FINISHED",
+        savepoint_dirs=(f"file://{root}",),
+    )
+    publish(entry)
+    assert SAVEPOINT in invoke("ls").stdout
+
+
 def test_ls_without_any_directory_says_what_to_do():
     result = invoke("ls")
     assert result.exit_code == 2

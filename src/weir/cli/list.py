@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import datetime
 
 import click
@@ -54,7 +55,8 @@ def _say(title: str, jobs: list[JobInfo]) -> None:
         return
     click.echo(f"{title}:")
     for job in jobs:
-        click.echo(f"  {_moment(job.start_ms)}  {job.job_id}  {job.name} ({job.status})")
+        program = f"  {os.path.basename(job.program)}" if job.program else ""
+        click.echo(f"  {_moment(job.start_ms)}  {job.job_id}  {job.name} ({job.status}){program}")
         if job.savepoint:
             click.echo(f"      savepoint: {job.savepoint}")
 
@@ -73,4 +75,5 @@ def _as_dict(job: JobInfo) -> dict[str, object]:
         "url": job.url,
         "pid": job.pid,
         "savepoint": job.savepoint,
+        "program": job.program,
     }

@@ -46,6 +46,7 @@ class JobInfo:
     pid: int | None = None
     savepoint: str | None = None
     tls: TlsFiles | None = None
+    program: str | None = None
 
     @property
     def client(self) -> RestClient:
@@ -218,6 +219,7 @@ def _announced(entry: directory.JobEntry) -> JobInfo:
         pid=entry.pid,
         savepoint=entry.savepoint,
         tls=entry.tls,
+        program=entry.program,
     )
 
 

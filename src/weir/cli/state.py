@@ -16,7 +16,7 @@ from weir.config import ambient, checkpointing, storage
 from weir.config.effective import Settings
 from weir.config.option import ConfigOption
 from weir.errors import CorruptStateError, StorageError, UsageError
-from weir.jobmanager.directory import running
+from weir.jobmanager.directory import entries
 from weir.jobmanager.disposal import location_of
 from weir.offline import Description, Summary, describe, list_snapshots
 from weir.offline.listing import newest_first
@@ -41,7 +41,8 @@ def ls(directory: str | None, as_json: bool, definitions: tuple[str, ...]) -> No
     """List checkpoints and savepoints below DIR, newest first.
 
     DIR is a directory of checkpoints, of one job, or of savepoints, as a path or URI. Without it
-    these are the configured directories and those of the jobs that run.
+    these are the configured directories, those of the jobs that run, and those that jobs of this
+    host wrote savepoints to.
     """
     settings = _settings(definitions)
     options = _storage_options(settings)
@@ -118,14 +119,16 @@ def _storage_options(settings: Settings) -> StorageOptions:
 
 
 def _known_directories(settings: Settings) -> list[str]:
-    """Return the configured directories and those of running jobs, each once.
+    """Return the configured directories, those of running jobs and of savepoints, each once.
 
     Raises:
         UsageError: there are none.
     """
     configured = (checkpointing.CHECKPOINT_DIR, checkpointing.SAVEPOINT_DIR)
     found = [directory for option in configured if (directory := settings.get(option))]
-    found += [entry.checkpoint_dir for entry in running() if entry.checkpoint_dir]
+    jobs = entries()
+    found += [job.checkpoint_dir for job in jobs if job.running and job.checkpoint_dir]
+    found += [directory for job in jobs for directory in job.savepoint_dirs]
     if not found:
         msg = (
             "where? No job runs, and no directory is configured: write 'weir state ls DIR', or "

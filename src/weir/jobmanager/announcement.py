@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from urllib.parse import unquote
 
 from weir.errors import StorageError, UsageError
@@ -29,11 +30,15 @@ class Announcement:
         self._url = url
         self._token = token
         self._tls = tls
+        self._program = program_file()
+        self._savepoint_dirs: dict[str, None] = {}
 
     def update(self, job: Supervisor) -> None:
         """Say how the job is now; a job that cannot be announced runs all the same."""
         completed = job.checkpoints.coordinator.completed
         uses = () if job.ended_ms is not None else job.restoration.still_needed(completed)
+        if job.last_savepoint is not None:
+            self._savepoint_dirs[job.last_savepoint.rstrip("/").rpartition("/")[0]] = None
         entry = JobEntry(
             job_id=job.spec.job_id,
             name=job.plan.job_name,
@@ -48,11 +53,19 @@ class Announcement:
             checkpoint_dir=place(job.settings),
             uses=uses,
             savepoint=job.last_savepoint,
+            program=self._program,
+            savepoint_dirs=tuple(self._savepoint_dirs),
         )
         try:
             directory.publish(entry)
         except StorageError as error:
             log.warning("%s", error)
+
+
+def program_file() -> str | None:
+    """Return the file that this process runs as its program, None in a notebook or a REPL."""
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    return None if file is None else os.path.abspath(file)
 
 
 def place(settings: JobSettings) -> str | None:

@@ -27,6 +27,9 @@ _ENDED = ("FINISHED", "CANCELED", "FAILED")
 class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One job; `uses` are the savepoints and checkpoints of others that it still needs.
 
+    `program` is the file that was run, None in a notebook. Savepoints of the job lie directly
+    below the directories `savepoint_dirs`.
+
     `process` is the start time of the process `pid`, so that a reused number is not taken for it.
     """
 
@@ -43,6 +46,8 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     uses: tuple[str, ...] = ()
     savepoint: str | None = None
     tls: TlsFiles | None = None
+    program: str | None = None
+    savepoint_dirs: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:

@@ -2,7 +2,7 @@
 
 Names that are imported from `pyflink` or `weir` are looked for in Weir's own modules, which are
 imported for that, by the strings that stand in the program. What a variable holds is not known, so
-methods are told by their names; a program that calls its own method `cache` is told about PyFlink's.
+methods are told by their names; a program that calls its own `cache` is told about PyFlink's.
 """
 
 from __future__ import annotations

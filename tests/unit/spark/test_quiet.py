@@ -6,8 +6,12 @@ import sys
 
 from weir.spark.internals import print_but_hang_ups, quiet_lines
 
-HANG_UP = 'PySpark daemon failed to flush the output to the worker process:\nTraceback (most \
-recent call last):\n  File "daemon.py", line 1, in worker\nBrokenPipeError: [Errno 32] Broken pipe\n'
+HANG_UP = """\
+PySpark daemon failed to flush the output to the worker process:
+Traceback (most recent call last):
+  File "daemon.py", line 1, in worker
+BrokenPipeError: [Errno 32] Broken pipe
+"""
 
 
 def test_only_the_warning_about_incubator_modules_is_left_out():

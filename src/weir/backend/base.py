@@ -241,6 +241,11 @@ class Timers(Protocol):
             UsageError: the timestamp is not a 64-bit integer, or there is no key.
         """
 
+    def register_all(
+        self, timestamp: int, keys: Sequence[Any], groups: Sequence[int], namespace: Any = VOID
+    ) -> None:
+        """Add a timer for each of some keys, where there is none yet."""
+
     def delete(self, timestamp: int, key: Any, group: int, namespace: Any = VOID) -> bool:
         """Remove a timer; return False when there was none."""
 
@@ -252,6 +257,13 @@ class Timers(Protocol):
 
         Timers that are registered or deleted meanwhile, by the functions that the yielded ones
         call, are taken into account.
+        """
+
+    def pop_buckets(self, up_to_ms: int) -> Iterator[tuple[int, int, list[Any]]]:
+        """Remove and yield all timers up to a time: a time and key group, and all addresses.
+
+        Addresses (`weir.backend.address`) are in the order of registration. What is registered or
+        deleted meanwhile may belong to later times only.
         """
 
 

@@ -12,7 +12,7 @@ serves them:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from weir.backend.address import address_of
@@ -91,6 +91,40 @@ class ObjectValueState(_OverObjects, ValueState[Any]):
             self._groups[c.group][c.key] = value
         else:
             self._groups[c.group][address_of(c.key, c.namespace)] = value
+
+    def fold_all(
+        self,
+        keys: Sequence[Any],
+        groups: Sequence[int],
+        values: Sequence[Any],
+        add: Callable[[Any, Any], Any],
+    ) -> list[int]:
+        """Fold an admitted value for each of some keys into the current namespace.
+
+        `add` makes one of what is there and the value. Return the positions of keys that had none.
+        """
+        tables, admit, namespace = self._groups, self._admit, self._current.namespace
+        new: list[int] = []
+        for i, (key, group, value) in enumerate(zip(keys, groups, values, strict=True)):
+            table, address = tables[group], address_of(key, namespace)
+            before = table.get(address)
+            if before is None:
+                new.append(i)
+                table[address] = value
+            else:
+                table[address] = admit(add(before, value))
+        return new
+
+    def take_all(self, group: int, addresses: Iterable[Any]) -> list[Any]:
+        """Remove the values at addresses of a key group and return those that were there."""
+        table = self._groups[group]
+        found = []
+        for address in addresses:
+            value = table.get(address)
+            if value is not None:
+                table.pop(address, None)
+                found.append(value)
+        return found
 
 
 class ObjectIntegerState(ObjectValueState):

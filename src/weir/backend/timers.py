@@ -3,11 +3,12 @@
 A timer is (timestamp, key, namespace), registered once however often it is asked for. Timers
 fire in timestamp order; equal timestamps by key group, then in the order of registration, which
 snapshots keep. They are stored as a keyed state of a reserved name, so they follow their keys.
+Many timers of one time, as windows have them, cost a place in a dict each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -68,12 +69,16 @@ class TimerQueue:
         self.name = name
         self.key_groups = key_groups
         self._format = GroupFormat.of(None, AddressTypes(key_type, namespace_type), Types.LONG())
-        # By group, (timestamp, address) -> sequence number; the heap entry with the same number
-        # is alive, any other is left over from a deleted timer and skipped.
-        self._live: dict[int, dict[tuple[int, Any], int]] = {}
-        self._heap: list[tuple[int, int, int, Any]] = []
-        self._sequence = 0
+        # By time and group, the addresses in the order of registration. A bucket is in the heap
+        # once it is there; what the heap has beside that is left over, and skipped.
+        self._buckets: dict[tuple[int, int], dict[Any, None]] = {}
+        self._heap: list[tuple[int, int]] = []
+        # What is left of buckets that others overtook while they fired.
+        self._begun: dict[tuple[int, int], Iterator[Any]] = {}
         self._count = 0
+        self._used = False
+        self._overtaken = False
+        self._firing: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         """Count the timers."""
@@ -87,39 +92,81 @@ class TimerQueue:
         """
         check_timestamp(timestamp)
         address = address_of(key, namespace)
-        live = self._live.get(group)
-        if live is None:
-            check_owned(self.key_groups, group, key)
-            live = self._live[group] = {}
-        timer = (timestamp, address)
-        if timer in live:
+        bucket = self._buckets.get((timestamp, group))
+        if bucket is None:
+            self._open(timestamp, group, address)
+        elif address in bucket:
             return False
-        self._sequence += 1
-        live[timer] = self._sequence
+        else:
+            bucket[address] = None
         self._count += 1
-        heappush(self._heap, (timestamp, group, self._sequence, address))
         return True
+
+    def _open(self, timestamp: int, group: int, address: Any) -> dict[Any, None]:
+        """Make a bucket with its first timer."""
+        when = (timestamp, group)
+        bucket = {address: None}
+        check_owned(self.key_groups, group, split_address(address)[0])
+        self._used = True
+        self._buckets[when] = bucket
+        heappush(self._heap, when)
+        self._overtaken = self._overtaken or (self._firing is not None and when < self._firing)
+        return bucket
+
+    def register_all(
+        self, timestamp: int, keys: Sequence[Any], groups: Sequence[int], namespace: Any = VOID
+    ) -> None:
+        """Add a timer for each of some keys, where there is none yet."""
+        if not keys:
+            return
+        check_timestamp(timestamp)
+        buckets: dict[int, dict[Any, None]] = {}
+        for key, group in zip(keys, groups, strict=True):
+            address = address_of(key, namespace)
+            bucket = buckets.get(group)
+            if bucket is None:
+                found = self._buckets.get((timestamp, group))
+                if found is None:
+                    buckets[group] = self._open(timestamp, group, address)
+                    self._count += 1
+                    continue
+                bucket = buckets[group] = found
+            before = len(bucket)
+            bucket[address] = None
+            self._count += len(bucket) - before
 
     def delete(self, timestamp: int, key: Any, group: int, namespace: Any = VOID) -> bool:
         """Remove a timer; return False when there was none."""
-        live = self._live.get(group, {})
-        timer = (timestamp, address_of(key, namespace))
-        if timer not in live:
+        when, address = (timestamp, group), address_of(key, namespace)
+        bucket = self._buckets.get(when, {})
+        if address not in bucket:
             return False
-        del live[timer]
-        self._count -= 1
-        if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * self._count:
-            self._rebuild()
+        self._remove(when, bucket, address)
+        if len(self._heap) > _COMPACT_FROM and len(self._heap) > 2 * len(self._buckets):
+            self._heap = list(self._buckets)
+            heapify(self._heap)
         return True
+
+    def _remove(self, when: tuple[int, int], bucket: dict[Any, None], address: Any) -> None:
+        del bucket[address]
+        self._count -= 1
+        if not bucket:
+            del self._buckets[when]
+            self._begun.pop(when, None)
+
+    def _next(self) -> tuple[int, int] | None:
+        """Return the first bucket."""
+        heap, buckets = self._heap, self._buckets
+        while heap:
+            if heap[0] in buckets:
+                return heap[0]
+            heappop(heap)
+        return None
 
     def next_timestamp(self) -> int | None:
         """Return the timestamp of the next timer, None when there is none."""
-        while self._heap:
-            timestamp, group, sequence, address = self._heap[0]
-            if self._live[group].get((timestamp, address)) == sequence:
-                return timestamp
-            heappop(self._heap)
-        return None
+        when = self._next()
+        return None if when is None else when[0]
 
     def pop_due(self, up_to_ms: int) -> Iterator[Timer]:
         """Remove and yield all timers up to a time, inclusive, one by one.
@@ -127,18 +174,46 @@ class TimerQueue:
         Timers that are registered or deleted meanwhile, by the functions that the yielded ones
         call, are taken into account.
         """
+        try:
+            while True:
+                when = self._firing = self._next()
+                if when is None or when[0] > up_to_ms:
+                    return
+                yield from self._fire(when)
+        finally:
+            self._firing = None
+
+    def _fire(self, when: tuple[int, int]) -> Iterator[Timer]:
+        """Remove and yield the timers of a bucket, until one is registered that comes before."""
+        bucket, (timestamp, group) = self._buckets[when], when
+        self._overtaken = False
+        rest = self._begun.get(when)
+        if rest is None:
+            rest = self._begun[when] = iter(list(bucket))
+        for address in rest:
+            if address in bucket:
+                self._remove(when, bucket, address)
+                yield Timer(timestamp, group, *split_address(address))
+                if self._overtaken:
+                    return
+        self._begun.pop(when, None)
+
+    def pop_buckets(self, up_to_ms: int) -> Iterator[tuple[int, int, list[Any]]]:
+        """Remove and yield all timers up to a time: a time and key group, and all addresses."""
         while True:
-            due = self.next_timestamp()
-            if due is None or due > up_to_ms:
+            when = self._next()
+            if when is None or when[0] > up_to_ms:
                 return
-            timestamp, group, _, address = heappop(self._heap)
-            del self._live[group][(timestamp, address)]
-            self._count -= 1
-            yield Timer(timestamp, group, *split_address(address))
+            addresses = list(self._buckets.pop(when))
+            self._begun.pop(when, None)
+            self._count -= len(addresses)
+            yield (*when, addresses)
 
     def snapshot(self, checkpoint_id: int) -> TimerSnapshot:
-        """Copy the timers, in the order they were registered."""
-        groups = {group: list(live) for group, live in self._live.items() if live}
+        """Copy the timers; those of one time and group stay in the order of registration."""
+        groups: dict[int, list[tuple[int, list[Any]]]] = {}
+        for (timestamp, group), bucket in self._buckets.items():
+            groups.setdefault(group, []).append((timestamp, list(bucket)))
         return TimerSnapshot(checkpoint_id, self.name, self._format, groups)
 
     def restore(self, sources: list[RestoreSource]) -> None:
@@ -149,7 +224,7 @@ class TimerQueue:
             CorruptStateError: a file is damaged; the queue stays empty.
             IncompatibleStateError: the timers were stored for keys of another type.
         """
-        if self._sequence:
+        if self._used:
             msg = f"timers {self.name!r} are restored once, before any timer is registered"
             raise UsageError(msg)
         state = read_states(sources, self.key_groups, timers=True).get(self.name)
@@ -164,14 +239,6 @@ class TimerQueue:
             for address, timestamp in decoded[group]:
                 self.register(timestamp, *_key_and_rest(address, group))
 
-    def _rebuild(self) -> None:
-        self._heap = [
-            (timestamp, group, sequence, address)
-            for group, live in self._live.items()
-            for (timestamp, address), sequence in live.items()
-        ]
-        heapify(self._heap)
-
 
 class TimerSnapshot:
     """The timers of one queue as they were when `TimerQueue.snapshot` was called."""
@@ -181,7 +248,7 @@ class TimerSnapshot:
         checkpoint_id: int,
         name: str,
         group_format: GroupFormat,
-        groups: dict[int, list[tuple[int, Any]]],
+        groups: dict[int, list[tuple[int, list[Any]]]],
     ) -> None:
         self.checkpoint_id = checkpoint_id
         self._name = name
@@ -191,9 +258,11 @@ class TimerSnapshot:
     def write(self, out: SnapshotOutput) -> KeyedPart:
         """Write the timers into the checkpoint's own file; on any thread."""
         groups = {}
-        for group, timers in self._groups.items():
-            data = self._format.encode([t[1] for t in timers], [t[0] for t in timers])
-            groups[str(group)] = [[*out.writer.section(data), len(timers), 0]]
+        for group, buckets in self._groups.items():
+            addresses = [address for _, found in buckets for address in found]
+            times = [timestamp for timestamp, found in buckets for _ in found]
+            data = self._format.encode(addresses, times)
+            groups[str(group)] = [[*out.writer.section(data), len(times), 0]]
         entry = {"kind": TIMER_KIND, "type": self._format.describe(), "groups": groups}
         return KeyedPart({self._name: entry})
 

@@ -25,7 +25,14 @@ import pyarrow as pa
 from weir.codec.arrow import batch_to_columns, columns_to_rows
 from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from weir.graph.plan import EdgeNode
-from weir.runtime.columnar import Array, ColumnInput, can_encode_keys, encode_keys, values_of
+from weir.runtime.columnar import (
+    Array,
+    ColumnInput,
+    can_encode_keys,
+    encode_keys,
+    fits,
+    values_of,
+)
 from weir.runtime.frame import GROUPS, TIMESTAMPS, Chunk, batch_to_chunk, field_positions
 from weir.runtime.window_folding import can_fold
 from weir.window.assigners import AlignedWindows
@@ -104,6 +111,8 @@ class Partials:
 
     def where(self, mask: Array) -> Partials:
         """Return some of the pairs, by a mask or in an order."""
+        if mask.dtype == np.bool_ and mask.all():
+            return self
         return Partials(self.codes[mask], self.starts[mask], self.values[mask], self.rows[mask])
 
 
@@ -169,17 +178,20 @@ class WindowColumns:
         ahead = self._ahead(times, watermark)
         if ahead is None:
             return False
-        rows = np.arange(batch.num_rows)
-        if not ahead.all():
-            self._behind(given, edge, np.flatnonzero(~ahead), watermark)
-            rows = rows[ahead]
-        if len(rows):
+        found = None
+        if ahead.any():
             codes, keys = encode_keys(batch.column(key))
             length = gcd(self._assigner.size, self._assigner.slide)
-            slices = times[rows] - (times[rows] - self._assigner.offset) % length
-            found = Partials(codes[rows], slices, values[rows], rows)
-            found = Partials.of(op, found, len(keys), length)
-            self._fold(self._windows(found, len(keys), watermark), given, edge, field=field)
+            slices = times - (times - self._assigner.offset) % length
+            rows = Partials(codes, slices, values, np.arange(batch.num_rows))
+            found = Partials.of(op, rows.where(ahead), len(keys), length)
+            found = self._windows(found, len(keys), watermark)
+            if not fits(found.values, batch.column(field).type):
+                return False
+        if not ahead.all():
+            self._behind(given, edge, np.flatnonzero(~ahead), watermark)
+        if found is not None:
+            self._fold(found, given, edge, field=field)
         return True
 
     def _times(self, given: ColumnInput, now: int) -> Array | None:
@@ -239,7 +251,7 @@ class WindowColumns:
             if self._event_time and watermark >= -_EXTREME:
                 within &= starts + size - 1 > watermark
             part = Partials(slices.codes, starts, slices.values, slices.rows)
-            parts.append(part if within.all() else part.where(within))
+            parts.append(part.where(within))
         joined = Partials(
             np.concatenate([part.codes for part in parts]),
             np.concatenate([part.starts for part in parts]),

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, Final
 
+from weir.backend.address import split_address
 from weir.backend.base import Timers
 from weir.errors import UsageError
 from weir.runtime.frame import Chunk
-from weir.runtime.window_contents import Fold, Folded, Records
+from weir.runtime.window_contents import Fold, Folded, Records, ReduceFold
 from weir.window.assigners import AlignedWindows, require_timestamp
-from weir.window.spec import WindowSpec
+from weir.window.spec import Calling, WindowSpec
 from weir.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger, Trigger
 from weir.window.windows import MAX_TIMESTAMP, MIN_TIMESTAMP, TimeWindow, time_window
 
@@ -93,6 +95,9 @@ class Folding:
         self._event_time: bool = operator.event_time
         self._lateness_ms = spec.lateness_ms if operator.event_time else 0
         self._purges = type(spec.trigger) is PurgingTrigger
+        # An accumulator's result may be anything, and raise.
+        reduces = isinstance(self._fold, ReduceFold)
+        self._passes = spec.calling is Calling.PASS and not self._lateness_ms and reduces
         self._timers: Timers = (
             operator.event_timers if operator.event_time else operator.processing_timers
         )
@@ -212,29 +217,21 @@ class Folding:
         return len(owners) - known
 
     def fold_once(self, start: int, values: list[Any], keys: list[Any], groups: list[int]) -> None:
-        """Fold one record for each of some keys into a window that is not behind the watermark."""
+        """Fold one record for each of some keys into a window that is not behind the watermark.
+
+        The records have the declared type.
+        """
         self.flush()
         how: Any = self._fold
         state: Any = self._contents.state
-        current, read, write, add = self._operator.current, state.value, state.update, how.add
-        pane = _Pane(self._namespace(start, values[0]))
-        opened, owners = pane.opened, pane.owners
-        current.namespace = pane.namespace
-        v: Any = None
+        namespace = self._operator.current.namespace = self._namespace(start, values[0])
         try:
-            for v, k, g in zip(values, keys, groups, strict=True):
-                current.key = k
-                current.group = g
-                before = read()
-                if before is None:
-                    opened.append(k)
-                    owners[k] = g
-                    write(v)
-                else:
-                    write(add(before, v))
+            new = state.fold_all(keys, groups, values, how.add)
         except BaseException as error:
-            raise self._operator.failed(error, v) from None
-        self._register(pane)
+            raise self._operator.failed(error, TimeWindow(*namespace)) from None
+        if len(new) < len(keys):
+            keys, groups = [keys[i] for i in new], [groups[i] for i in new]
+        self._register_all(namespace, keys, groups)
 
     def drop_late(self, count: int) -> bool:
         """Count late records; False when they have to be shown."""
@@ -263,14 +260,18 @@ class Folding:
 
     def _register(self, pane: _Pane) -> None:
         """Set the timers of a window; for a key that has them nothing happens."""
-        register, namespace, owners = self._timers.register, pane.namespace, pane.owners
+        # Who holds records does not know whether there were some before.
+        keys = list(pane.owners) if self._fold is None else pane.opened
+        self._register_all(pane.namespace, keys, [pane.owners[key] for key in keys])
+
+    def _register_all(
+        self, namespace: tuple[int, int], keys: Sequence[Any], groups: Sequence[int]
+    ) -> None:
         last = namespace[1] - 1
         over = self._over(last)
-        # Who holds records does not know whether there were some before.
-        for key in owners if self._fold is None else pane.opened:
-            register(last, key, owners[key], namespace)
-            if over not in (last, MAX_TIMESTAMP):
-                register(over, key, owners[key], namespace)
+        self._timers.register_all(last, keys, groups, namespace)
+        if over not in (last, MAX_TIMESTAMP):
+            self._timers.register_all(over, keys, groups, namespace)
 
     def _over(self, last: int) -> int:
         return min(last + self._lateness_ms, MAX_TIMESTAMP)
@@ -311,12 +312,34 @@ class Folding:
         """Fire windows whose end has passed, and forget those that are over."""
         if timers.next_timestamp() is None:
             return
+        if self._passes:
+            self._pass_on(timers, up_to)
+            return
+        for time, group, addresses in timers.pop_buckets(up_to):
+            self._fire_each(time, group, addresses)
+
+    def _pass_on(self, timers: Timers, up_to: int) -> None:
+        """Send on what windows hold, many at a time: no function gets it, and they are over."""
+        operator, state = self._operator, self._contents.state
+        take = state.take_all  # type: ignore[union-attr]
+        for time, group, addresses in timers.pop_buckets(up_to):
+            end = time + 1
+            if any(split_address(address)[1][1] != end for address in addresses):
+                # Windows of a job before, with allowed lateness.
+                self._fire_each(time, group, addresses)
+                continue
+            found = take(group, addresses)
+            operator.out.extend(found)
+            operator.stamps.extend(repeat(time, len(found)))
+            if len(operator.out) >= _BATCH:
+                operator.flush()
+
+    def _fire_each(self, time: int, group: int, addresses: list[Any]) -> None:
         operator, contents = self._operator, self._contents
         current, clear_function = operator.current, operator.clear_function
-        for timer in timers.pop_due(up_to):
-            current.key = timer.key
-            current.group = timer.group
-            namespace, time = timer.namespace, timer.timestamp
+        current.group = group
+        for address in addresses:
+            current.key, namespace = split_address(address)
             window = TimeWindow(*namespace)
             last = window.end - 1
             try:
@@ -332,7 +355,7 @@ class Folding:
                 if over:
                     clear_function(window, namespace)
             except BaseException as error:
-                raise operator.failed(error, f"timer {time} of key {timer.key!r}") from None
+                raise operator.failed(error, f"timer {time} of key {current.key!r}") from None
             if len(operator.out) >= _BATCH:
                 operator.flush()
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.databases import Databases, scratch_directory
 
-from weir.backend.base import NO_KEY
+from weir.backend.address import split_address
+from weir.backend.base import NO_KEY, VOID
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue
 from weir.common.typeinfo import Types
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
@@ -138,6 +139,41 @@ def test_timers_of_a_firing_function_count() -> None:
             timers.register(21, "later", 7)
     assert seen == [(10, "a"), (5, "late"), (20, "now")]
     assert timers.next_timestamp() == 21
+
+
+def test_timers_that_overtake_others_fire_before_the_rest_of_their_time() -> None:
+    timers = queue()
+    for key in "abc":
+        timers.register(10, key, 5)
+    seen = []
+    for timer in timers.pop_due(20):
+        seen.append((timer.timestamp, timer.key))
+        if timer.key == "a":
+            timers.register(7, "earlier", 9)
+            timers.register(10, "lower", 4)
+            timers.register(10, "behind", 5)
+            timers.delete(10, "b", 5)
+    assert seen == [(10, "a"), (7, "earlier"), (10, "lower"), (10, "c"), (10, "behind")]
+    assert (len(timers), timers.next_timestamp()) == (0, None)
+
+
+def test_timers_of_many_keys_are_registered_and_fire_together() -> None:
+    timers = queue()
+    timers.register(10, "a", 5, "w")
+    timers.register_all(10, ["b", "a", "c", "d"], [5, 5, 3, 5], "w")
+    timers.register_all(10, ["d"], [5])
+    timers.register_all(30, ["z"], [5], "w")
+    timers.register_all(40, [], [])
+    assert len(timers) == 6
+    found = [
+        (time, group, [split_address(address) for address in addresses])
+        for time, group, addresses in timers.pop_buckets(20)
+    ]
+    assert found == [
+        (10, 3, [("c", "w")]),
+        (10, 5, [("a", "w"), ("b", "w"), ("d", "w"), ("d", VOID)]),
+    ]
+    assert (len(timers), timers.next_timestamp()) == (1, 30)
 
 
 def test_what_many_registrations_and_deletions_leave_is_exact() -> None:

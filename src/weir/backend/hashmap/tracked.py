@@ -6,7 +6,7 @@ out and can be changed counts as changed, because objects changed in place are s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from weir.backend.address import address_of
@@ -137,6 +137,24 @@ class _Value(_Tracked, ObjectValueState):
         address = c.key if c.namespace is VOID else address_of(c.key, c.namespace)
         self._groups[group][address] = value
         self._marks[group][address] = WHOLE
+
+    def fold_all(
+        self,
+        keys: Sequence[Any],
+        groups: Sequence[int],
+        values: Sequence[Any],
+        add: Callable[[Any, Any], Any],
+    ) -> list[int]:
+        new = ObjectValueState.fold_all(self, keys, groups, values=values, add=add)
+        marks, namespace = self._marks, self._current.namespace
+        for key, group in zip(keys, groups, strict=True):
+            marks[group][address_of(key, namespace)] = WHOLE
+        return new
+
+    def take_all(self, group: int, addresses: Iterable[Any]) -> list[Any]:
+        wanted = list(addresses)
+        self._marks[group].update(dict.fromkeys(wanted, WHOLE))
+        return ObjectValueState.take_all(self, group, wanted)
 
 
 class _Integer(_Tracked, ObjectIntegerState):

@@ -9,8 +9,10 @@ timer at or before its group's horizon is in memory if and only if it exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from weir.backend.address import address_of, split_address
@@ -154,6 +156,18 @@ class RocksDBTimers:
             del self._near[group][timestamp, address]
             self._forget(group, self._row(group, timestamp, address))
             yield Timer(timestamp, group, *split_address(address))
+
+    def register_all(
+        self, timestamp: int, keys: Iterable[Any], groups: Iterable[int], namespace: Any = VOID
+    ) -> None:
+        """Add a timer for each of some keys, where there is none yet."""
+        for key, group in zip(keys, groups, strict=True):
+            self.register(timestamp, key, group, namespace)
+
+    def pop_buckets(self, up_to_ms: int) -> Iterator[tuple[int, int, list[Any]]]:
+        """Remove and yield all timers up to a time: a time and key group, and all addresses."""
+        for (timestamp, group), timers in groupby(self.pop_due(up_to_ms), itemgetter(0, 1)):
+            yield timestamp, group, [address_of(t.key, t.namespace) for t in timers]
 
     def flush(self, batch: WriteBatch) -> None:
         """Write what changed."""

@@ -21,6 +21,7 @@ from weir.backend.restored import read_states
 from weir.backend.rocksdb.catalog import NATIVE, Catalog, Described, pack
 from weir.backend.rocksdb.database import Database
 from weir.backend.rocksdb.keys import group_start
+from weir.backend.rocksdb.manifest import check_catalogue
 from weir.backend.rocksdb.native import Placed
 from weir.backend.rocksdb.options import RocksDBSettings
 from weir.errors import CorruptStateError
@@ -157,12 +158,17 @@ def _native_part(
 
 
 def download(part: NativePart, target: Path, settings: RocksDBSettings) -> None:
-    """Put the files of a database into a new directory, checked byte for byte."""
+    """Put the files of a database into a new directory, checked byte for byte.
+
+    Raises:
+        CorruptStateError: a file is damaged, or the catalogue among them is not whole.
+    """
     target.mkdir(parents=True)
-    files = part.entry["files"]
-    for (name, *_), data in zip(
-        files, part.reader.sections([address for _, *address in files]), strict=True
-    ):
+    listed = part.entry["files"]
+    sections = part.reader.sections([address for _, *address in listed])
+    files = {name: bytes(data) for (name, *_), data in zip(listed, sections, strict=True)}
+    check_catalogue(files, part.reader.name)
+    for name, data in files.items():
         (target / Path(name).name).write_bytes(data)
     whole: dict[str, list[tuple[str, Placed]]] = {}
     for name, placed in part.placed().items():

@@ -2,6 +2,8 @@
 
 import os
 
+# How the tests of the harness hand records to operators: whole frames, or two records at a time.
+STRIDES = ("whole", "strides")
 SHARE = float(os.environ.get("WEIR_TEST_EXAMPLES", "1"))
 
 

@@ -4,12 +4,13 @@ In strides of two records, numbers under integer keys are in flat arrays from th
 """
 
 import pytest
+from tests.examples import STRIDES
 
 from weir.backend.hashmap import backend, flat_table
 from weir.runtime import gather, subtask
 
 
-@pytest.fixture(autouse=True, params=["whole", "strides"])
+@pytest.fixture(autouse=True, params=STRIDES)
 def strides(request, monkeypatch):
     if request.param == "strides":
         monkeypatch.setattr(subtask, "STRIDE_ROWS", 2)

@@ -68,6 +68,7 @@ def started_join(interval, bounds, parallelism=2, **options):
 # ---- pairs ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("arrival", ARRIVALS)
 @pytest.mark.parametrize("interval", INTERVALS)
 def test_pairs_are_the_records_of_one_key_within_the_bounds_however_they_arrive(interval, arrival):
@@ -188,6 +189,7 @@ KEPT = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["hashmap", "rocksdb", "hashmap-changelog"])
 @pytest.mark.parametrize("interval", KEPT)
 def test_records_are_kept_until_the_watermark_rules_out_a_partner(interval, kind):
@@ -381,6 +383,7 @@ def test_kept_records_and_their_timers_move_with_their_keys(kind):
     assert found(harness) == ALL
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["hashmap", "rocksdb", "hashmap-changelog"])
 @pytest.mark.parametrize(("before", "after"), [((0, 3), (-5, 20)), ((-5, 20), (0, 3))])
 def test_other_bounds_hold_for_records_that_an_earlier_job_kept(kind, before, after):
@@ -457,6 +460,7 @@ TYPES = {
 }
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("name", TYPES)
 def test_records_of_any_type_are_kept(name, kind):

@@ -24,6 +24,7 @@ from weir.errors import UsageError
 from weir.testing.campaign_backends import BACKENDS, settings_of
 from weir.testing.harness import collect
 
+pytestmark = pytest.mark.matrix
 UTC = datetime.timezone.utc
 COUNTS = [1, 2, 1, 3, 4, 2, 5, 6, 3]
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=UTC)

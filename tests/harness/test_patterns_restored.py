@@ -24,6 +24,7 @@ from weir.storage.local import LocalStorage
 from weir.testing.campaign_backends import BACKENDS, settings_of
 from weir.testing.harness import HarnessOptions, JobHarness, collect
 
+pytestmark = pytest.mark.matrix
 KEYS = 6
 ENDED = OutputTag("ended", Types.STRING())
 every_kind = pytest.mark.parametrize("backend", list(BACKENDS))

@@ -1,7 +1,8 @@
 """Alerts about racks that become hot, and about racks that fall silent: patterns on a stream.
 
 Run it with `weir run examples/rising_temperature.py`. Rack 1 rises in three readings. Rack 2 cools
-down in between. Racks 2 and 3 are warm and then say nothing for half a minute.
+down in between. Racks 2 and 3 are warm and then say nothing for half a minute. The first of the
+two patterns is written by hand in `rising_by_hand.py`.
 """
 
 from weir.cep import CEP, AfterMatchSkipStrategy, Pattern
@@ -53,17 +54,29 @@ quiet = (
     .within(Duration.of_seconds(30))
 )  # fmt: skip
 
-env = StreamExecutionEnvironment.get_execution_environment()
-strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(2))
-strategy = strategy.with_timestamp_assigner(lambda reading, _: reading[2] * 1000)
 types = Types.TUPLE([Types.LONG(), Types.DOUBLE(), Types.LONG()])
-racks = env.from_collection(READINGS, types) \
-    .assign_timestamps_and_watermarks(strategy) \
-    .key_by(lambda reading: reading[0], Types.LONG())  # fmt: skip
 
-CEP.pattern(racks, pattern).select(alert, Types.STRING()).print()
-CEP.pattern(racks, quiet) \
-    .select(lambda match: f"rack {match['warm'][0][0]} is silent", Types.STRING()) \
-    .print()  # fmt: skip
 
-env.execute("rising temperature")
+def by_rack(readings):
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(2))
+    strategy = strategy.with_timestamp_assigner(lambda reading, _: reading[2] * 1000)
+    return readings.assign_timestamps_and_watermarks(strategy) \
+        .key_by(lambda reading: reading[0], Types.LONG())  # fmt: skip
+
+
+def alerts(readings):
+    return CEP.pattern(by_rack(readings), pattern).select(alert, Types.STRING()).uid("rising")
+
+
+def main():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    readings = env.from_collection(READINGS, types)
+    alerts(readings).print()
+    CEP.pattern(by_rack(readings), quiet) \
+        .select(lambda match: f"rack {match['warm'][0][0]} is silent", Types.STRING()) \
+        .print()  # fmt: skip
+    env.execute("rising temperature")
+
+
+if __name__ == "__main__":
+    main()

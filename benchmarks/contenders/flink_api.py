@@ -1,7 +1,8 @@
 """PyFlink's names, from PyFlink where it is installed and from Weir elsewhere.
 
 The programs are then the same text for both, which is the point of Weir. Beyond the imports they
-differ in one thing: a record is a Row in PyFlink's tables and a tuple in Weir's.
+differ in that a record is a Row in PyFlink's tables and a tuple in Weir's, and where Weir has a
+shorter way that PyFlink lacks: timestamps by field, `sum` and `max_by` of windows.
 """
 
 from __future__ import annotations

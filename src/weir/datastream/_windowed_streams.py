@@ -177,6 +177,8 @@ class _Windowed(Generic[S]):
         if trigger is None:
             trigger = require_trigger(self._assigner.get_default_trigger(self._stream.env))
         self._check_trigger(trigger)
+        if self._evictor is not None and contents.holding is not Holding.RECORDS:
+            _warn_about_evictor(self._evictor)
         spec = WindowSpec(
             self._assigner,
             trigger,
@@ -251,3 +253,12 @@ def _warn_about_hooks(function: Any, kind: type) -> None:
             f"windows do not call {' and '.join(hooks)} of {given.__name__}, only what a "
             f"{kind.__name__} has beside them; use a window function for what needs them",
         )
+
+
+def _warn_about_evictor(evictor: Evictor) -> None:
+    """Say that windows no longer hold one value each, as in Flink."""
+    warn_once(
+        log,
+        f"windows with {type(evictor).__name__} hold all of their records: what reduces or "
+        "aggregates them runs over those that are left, at every firing",
+    )

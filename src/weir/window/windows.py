@@ -162,8 +162,8 @@ def time_window(start: int, end: int) -> TimeWindow:
     """
     if not MIN_TIMESTAMP <= start <= end <= MAX_TIMESTAMP:
         msg = (
-            f"the window from {start} to {end} does not fit 64 bits: the record's timestamp is too "
-            f"close to the end of time; check the unit, timestamps are milliseconds"
+            f"the window from {start} to {end} does not fit 64 bits: check the record's timestamp "
+            "and the window's length, both are milliseconds"
         )
         raise UsageError(msg)
     return TimeWindow(start, end)

@@ -25,8 +25,10 @@ from tests.docs.timelines import (  # noqa: E402
 )
 
 from weir.cep import CEP, AfterMatchSkipStrategy, Pattern  # noqa: E402
-from weir.common import Types, WatermarkStrategy  # noqa: E402
+from weir.common import Duration, Types, WatermarkStrategy  # noqa: E402
+from weir.connector.decoder import Partition  # noqa: E402
 from weir.datastream import (  # noqa: E402
+    KeyedProcessFunction,
     OutputTag,
     ProcessJoinFunction,
     ProcessWindowFunction,
@@ -42,7 +44,7 @@ from weir.datastream.window import (  # noqa: E402
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from weir.testing.harness import JobHarness, collect  # noqa: E402
+from weir.testing.harness import HarnessOptions, JobHarness, collect  # noqa: E402
 
 FOLDER = ROOT / "docs" / "pictures"
 RECORD = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
@@ -279,6 +281,50 @@ def lateness() -> Picture:
     )  # fmt: skip
 
 
+class Reached(KeyedProcessFunction):
+    """Tells how far event time is when a record comes."""
+
+    def process_element(self, value: Record, ctx: Any) -> Any:
+        """Return the watermark of the epochs before."""
+        yield ctx.timer_service().current_watermark()
+
+
+def watermarks() -> Picture:
+    """How far event time is, by the slower of two partitions."""
+    given = [("p", "a", 4), ("q", "b", 3), ("p", "c", 9), ("q", "d", 7), ("p", "e", 8)]
+    given += [("p", "f", 14), ("q", "g", 12)]
+    env = StreamExecutionEnvironment.get_execution_environment()
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(2))
+    strategy = strategy.with_timestamp_assigner(lambda record, _: record[2])
+    stream = env.from_collection([], RECORD).assign_timestamps_and_watermarks(strategy)
+    handle = collect(by_key(stream).process(Reached()))
+    options = HarnessOptions(partition_of=lambda record: Partition(record[0]))
+    job = JobHarness(env.build_graph(), 1, options).start()
+    for record in [*given, ("p", "end", 20)]:
+        job.run_epoch([record])
+    reached = list(job.collected(handle)[1:])
+    numbered = list(enumerate(given, 1))
+
+    def lane(title: str, key: str, kind: str) -> Lane:
+        own = ((n, r) for n, r in numbered if r[0] == key)
+        return Lane(title, tuple(Event(n, f"{r[1]} at {r[2]}", kind) for n, r in own))
+
+    behind = tuple(
+        Event(n, str(mark) if mark > -(2**62) else "none yet", "fires")
+        for n, mark in enumerate(reached, 1)
+    )
+    return Picture(
+        "Records of two partitions in the order in which they come, and the watermark behind each",
+        *(0, len(given) + 1),
+        (
+            lane("partition p", "p", "event"),
+            lane("partition q", "q", "other"),
+            Lane("watermark\nbound of 2 ms", behind),
+        ),
+        moments=("", *(f"{n}." for n, _ in numbered), ""),
+    )
+
+
 ORDERS: list[Record] = [("k", "a", 2), ("k", "b", 7), ("k", "c", 9)]
 PAYMENTS: list[Record] = [("k", "x", 1), ("k", "y", 4), ("k", "z", 10), ("k", "u", 16)]
 SHIPPED: list[Record] = [("k", "x", 1), ("k", "y", 4), ("k", "z", 8), ("k", "u", 16)]
@@ -453,6 +499,7 @@ def skipping() -> Picture:
 
 
 PICTURES: dict[str, Callable[[], Picture]] = {
+    "watermarks": watermarks,
     "tumbling": tumbling,
     "sliding": sliding,
     "sessions": sessions,

@@ -19,7 +19,7 @@ demo: setup ## run the demonstration
 	@$(WITH_JAVA) .venv/bin/weir demo $(ARGS)
 
 unit: setup ## run the tests that need no Spark, no server and no campaign
-	@WEIR_TEST_EXAMPLES=0.1 $(PY) -m pytest -n 2 --dist worksteal -m "not spark and not hdfs and not campaign" $(UNIT) $(ARGS)
+	@WEIR_TEST_EXAMPLES=0.1 $(PY) -m pytest -n 2 --dist worksteal -m "not spark and not hdfs and not kafka and not postgres and not campaign" $(UNIT) $(ARGS)
 
 test: setup $(if $(strip $(ARGS)),,lint type) ## check style, types and all tests (ARGS="-k ttl": only those tests)
 	@$(WITH_JAVA) $(PY) -m pytest -n 2 --dist loadfile $(ARGS)

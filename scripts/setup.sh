@@ -88,6 +88,14 @@ ensure_java() {
     fi
 }
 
+# Kafka's jars come by Maven, PostgreSQL from the system: for tests, so on machines of CI only.
+ensure_servers() {
+    [ "${CI:-}" = true ] || return 0
+    command -v mvn >/dev/null || install_first maven || true
+    [ -n "$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || command -v initdb >/dev/null ||
+        install_first postgresql postgresql-server || true
+}
+
 # ---- Python ------------------------------------------------------------------------------------
 
 is_recent() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; }
@@ -147,6 +155,7 @@ install_packages() {
 # The directory is part of the key: a virtual environment does not survive being moved.
 key="$(pwd) $(cat pyproject.toml requirements.lock | cksum)"
 ensure_java
+ensure_servers
 if [ "$(cat $stamp 2>/dev/null)" = "$key" ] && { [ -z "${PYTHON:-}" ] || usable_venv; }; then
     exit 0
 fi

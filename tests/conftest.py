@@ -4,9 +4,12 @@ import os
 import signal
 import sys
 import zlib
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests import brokers
 from tests.examples import SHARE, STRIDES, examples
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -42,3 +45,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = set(left)
         config.hook.pytest_deselected(items=[i for i in items if i not in kept])
         items[:] = left
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Kafka broker that the whole test run shares."""
+    with brokers.shared("kafka", shared_folder(tmp_path_factory)) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address and database of a PostgreSQL that the whole test run shares."""
+    with brokers.shared("postgres", shared_folder(tmp_path_factory)) as address:
+        yield address
+
+
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all processes of a test run have in common."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base

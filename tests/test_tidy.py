@@ -64,6 +64,9 @@ HOMES = {
     "rich": {"cli"},
     "rocksdict": {"backend"},
     "cryptography": {"cli"},
+    "confluent_kafka": {"connector"},
+    "fastavro": {"datastream"},
+    "psycopg": {"connector"},
 }
 
 # What of Spark is private, and the one module that may use it.
@@ -92,6 +95,7 @@ MAY_USE = {
 # Files whose broad handlers may swallow. Elsewhere such a handler has to end by raising.
 # All of these stand between user code or another process and something that has to go on.
 MAY_CATCH_EVERYTHING = {
+    "src/weir/connector/kafka/reader.py",
     "src/weir/jobmanager/background.py",
     "src/weir/jobmanager/supervisor.py",
     "src/weir/rest/handler.py",

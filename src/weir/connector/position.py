@@ -47,6 +47,14 @@ def _partitions(parsed: Any) -> str | None:
     )
 
 
+def _kafka(parsed: Any) -> str | None:
+    """A Kafka source of our own: the same, and where bounded input ends."""
+    if not isinstance(parsed, dict) or "offsets" not in parsed or "topics" not in parsed:
+        return None
+    text, until = _partitions(parsed["offsets"]), _partitions(parsed.get("until"))
+    return text if text is None or until is None else f"{text} (ends at {until})"
+
+
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 18
 
@@ -55,4 +63,4 @@ def _by_number(partitions: dict[str, int]) -> list[tuple[str, int]]:
     return sorted(partitions.items(), key=lambda item: int(item[0]))
 
 
-FORMS: tuple[Callable[[Any], str | None], ...] = (_files, _partitions)
+FORMS: tuple[Callable[[Any], str | None], ...] = (_files, _kafka, _partitions)

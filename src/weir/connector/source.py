@@ -4,7 +4,7 @@ Life of a source: the program declares it as a plain value; the driver opens it 
 what a job before this one has read; the engine streams what it opened as; workers turn each piece
 into records with its decoder::
 
-    driver:  Source.open(opening) -> FileRows | TableRows | Splits | Journal
+    driver:  Source.open(opening) -> FileRows | TableRows | Splits | PlannedSplits | Journal
     worker:  Decoder.decode(batch) -> records, columns, marks, partitions
 
 Positions are the engine's own: it logs, before an epoch runs, which rows or splits belong to it,
@@ -19,8 +19,9 @@ names all rows of a source are one stream, which is as far in time as its furthe
 Invariant: the same row or split always decodes into the same records in the same order. That is all
 that replay needs. Nothing here knows Spark: `weir.spark.sources` makes a stream of each form.
 
-A source whose splits appear outside of its folder (partitions of a log, say) needs a form that
-plans them from one position to the next; what workers do with a split stays as it is.
+A source whose input grows elsewhere (partitions of a log, say) opens as `PlannedSplits`: its
+planner says how far an epoch may read, and which splits lie between two positions; what workers do
+with a split stays the same. Its position is what the planner says, and needs nothing else.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Opening:
         skip: how many records jobs before this one have read, of a source that counts them.
         records_per_split: how many records an epoch should get.
         type_info: declared type of the stream, None for any Python object.
+        position: where jobs before this one have stopped, of a source that plans its splits.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Opening:
     skip: int = 0
     records_per_split: int = 100_000
     type_info: Any = None
+    position: str | None = None
 
 
 class RecordCount(Protocol):
@@ -110,6 +113,55 @@ class Splits:
     partitioned: bool = False
 
 
+class SplitPlanner(ABC):
+    """The driver's half of a source whose input grows elsewhere; picklable, one a query.
+
+    Positions are JSON objects. The engine logs them before it runs an epoch, and asks again for the
+    splits between two of them after a failure.
+    """
+
+    @abstractmethod
+    def begin(self) -> dict[str, Any]:
+        """Return where a job without a position begins: the same whenever it is asked."""
+
+    @abstractmethod
+    def advance(self, position: dict[str, Any] | None) -> dict[str, Any]:
+        """Return how far an epoch that begins at a position may read; equal if there is nothing.
+
+        Without a position it is how far all epochs together may read now.
+
+        Raises:
+            StorageError: where the input is, nobody answers; asking again may help.
+            IncompatibleStateError: what lies behind the position is gone, or is something else.
+        """
+
+    @abstractmethod
+    def plan(self, start: dict[str, Any], end: dict[str, Any], tasks: int) -> list[tuple[str, ...]]:
+        """Return the splits between two positions, dealt out to at most so many tasks.
+
+        The same positions always give the same splits, in the same order.
+        """
+
+    def bound(self) -> None:
+        """Let nothing count that comes later: what `advance` returns has an end from now on."""
+        raise NotImplementedError
+
+    def committed(self, position: dict[str, Any]) -> None:  # noqa: B027
+        """Learn, in the driver, that a checkpoint with this position is complete."""
+
+    def close(self) -> None:  # noqa: B027
+        """Free connections."""
+
+
+@dataclass(frozen=True)
+class PlannedSplits:
+    """Pieces of input that a planner names from one position to the next."""
+
+    planner: SplitPlanner
+    reader: SplitReader
+    decoder: Decoder
+
+
 @dataclass(frozen=True)
 class Journal:
     """What a `SourceFunction` collects: the driver runs it, and keeps a journal of it."""
@@ -118,7 +170,7 @@ class Journal:
     type_info: Any = None
 
 
-SourceStream: TypeAlias = FileRows | TableRows | Splits | Journal
+SourceStream: TypeAlias = FileRows | TableRows | Splits | PlannedSplits | Journal
 
 
 class SplitReader(ABC):
@@ -135,6 +187,10 @@ class SplitReader(ABC):
     def is_last(self, split: str) -> bool:
         """Tell whether no split follows this one, ever; a source need not know."""
         return False
+
+    def partition(self, split: str) -> Partition | None:
+        """Return the partition that a split is of, None where the source has none."""
+        return None
 
 
 class Source(ABC):
@@ -186,6 +242,8 @@ class SplitRows(Decoder):
         for split in batch.column(0).to_pylist():
             if self.partitioned:
                 yield Partition(split, ends=True)
+            elif (named := self.reader.partition(split)) is not None:
+                yield named
             for read in self.reader.read(split):
                 yield from self.decoder.decode(read)
             if self.reader.is_last(split):

@@ -76,10 +76,10 @@ class CommittingSlots(Protocol):
 class CheckpointEvents:
     """Who wants to know what: filled in by the supervisor.
 
-    `completed` learns the last epoch whose results do not come again after a restore.
+    `completed` learns where the sources were, and which results do not come again.
     """
 
-    completed: Callable[[CheckpointRef, int], None] = lambda ref, epoch: None
+    completed: Callable[[CheckpointRef, EpochFacts], None] = lambda ref, facts: None
     failed: Callable[[str], None] = lambda message: None
     staged: Callable[[int, list[tuple[str, list[bytes]]]], None] = lambda checkpoint, staged: None
 
@@ -407,7 +407,7 @@ class CheckpointRunner:
 
     def _completed(self, action: CheckpointCompleted) -> None:
         facts = self._epochs.pop(action.ref.checkpoint_id)
-        self._events.completed(action.ref, facts.shown_epoch)
+        self._events.completed(action.ref, facts)
         asked = self._asked.pop(action.request.token, None)
         if asked is not None:
             asked.set_result(action.ref)

@@ -105,6 +105,9 @@ class Engine(Protocol):
         Those of a savepoint, given by its URI, need no other files.
         """
 
+    def committed(self, positions: SourcePositions) -> None:
+        """Learn, in the background, that a checkpoint with these positions is complete."""
+
     def lost(self) -> str | None:
         """Return why no attempt can ever run again, None while one can."""
 

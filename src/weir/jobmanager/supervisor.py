@@ -20,6 +20,7 @@ from weir.checkpoint.retention import CheckpointRef, JobEnd
 from weir.errors import JobCancellationError, JobExecutionError, WeirError, assert_never
 from weir.graph.plan import JobPlan
 from weir.graph.uids import warn_of_missing_uids
+from weir.jobmanager.assembly import EpochFacts
 from weir.jobmanager.background import carry_out
 from weir.jobmanager.checkpoints import CheckpointEvents
 from weir.jobmanager.engine import AttemptStart, Batch, Engine
@@ -473,10 +474,11 @@ class Supervisor:
     def _checkpoints_failed(self, message: str) -> None:
         self.fail(self.checkpoints.coordinator.attempt, JobExecutionError(message))
 
-    def _completed(self, ref: CheckpointRef, epoch: int) -> None:
+    def _completed(self, ref: CheckpointRef, facts: EpochFacts) -> None:
         # A failover does not go back to a savepoint, so what it covers may come again.
         if ref in self.checkpoints.coordinator.completed:
-            self.results.release_up_to(epoch)
+            self.results.release_up_to(facts.shown_epoch)
+        self._surroundings.background.run(partial(self._engine.committed, facts.positions))
         if ref.kind == "savepoint":
             self.last_savepoint = ref.directory
             warn_of_missing_uids(self.spec.graph)

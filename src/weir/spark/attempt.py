@@ -23,6 +23,7 @@ from weir.slot.spawn import start_slot
 from weir.spark.direct import Relay
 from weir.spark.epochs import EpochRunner, EpochSpec
 from weir.spark.internals import is_initializing
+from weir.spark.planned_source import raised_by_planner
 from weir.spark.positions import initial_positions, prepare_query_dir, read_positions
 from weir.spark.session import query_settings
 from weir.spark.sources import Input
@@ -169,7 +170,7 @@ class Attempt:
             return False
         failed = self._query.exception()
         if failed is not None:
-            raise failed
+            raise raised_by_planner(str(failed)) or failed
         return True
 
     def _end_of_functions(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 from typing import Any
@@ -22,6 +23,7 @@ from weir.spark.attempt import Attempt, JobInput
 from weir.spark.code import ship_code
 from weir.spark.driver_sinks import DriverSinks
 from weir.spark.internals import JvmDeath, spark_stopped
+from weir.spark.positions import NO_OFFSET, offset_of
 from weir.spark.resume import Describer, Resume
 from weir.spark.sources import Input, SourceOpener
 from weir.spark.workspace import Workspace
@@ -123,6 +125,13 @@ class SparkEngine:
         describer = Describer(given.spools, given.kept, self._settings.storage)
         return describer.describe(positions, savepoint)
 
+    def committed(self, positions: SourcePositions) -> None:
+        """Let those who plan splits know how far a complete checkpoint is."""
+        for number, planner in self._opened().planners.items():
+            line = offset_of(positions, number)
+            if line != NO_OFFSET:
+                planner.committed(json.loads(line))
+
     def lost(self) -> str | None:
         """Say that Spark was stopped, or that its JVM died."""
         try:
@@ -154,6 +163,8 @@ class SparkEngine:
         if self._input is not None:
             for runner in self._input.runners:
                 runner.cancel()
+            for planner in self._input.planners.values():
+                planner.close()
 
     def _opened(self) -> Input:
         if self._input is None:

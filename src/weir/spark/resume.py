@@ -19,6 +19,7 @@ from weir.connector.source import RecordCount
 from weir.errors import CorruptStateError, IncompatibleStateError, StorageError
 from weir.spark.positions import (
     LOG_DIRECTORY,
+    NO_OFFSET,
     embedded,
     file_log_offset,
     listed_files,
@@ -108,6 +109,12 @@ class Resume:
             )
             raise IncompatibleStateError(msg)
         return 0 if entry is None or entry.records is None else entry.records
+
+    def position(self, uid: str) -> str | None:
+        """Return the line of the engine's log at which a source has stopped, None without one."""
+        entry = self._entry(uid)
+        line = NO_OFFSET if entry is None else offset_of(self.positions, entry.index)
+        return None if line == NO_OFFSET else line
 
     def take_kept(self, uid: str, target: Path) -> bool:
         """Copy the rows of a bounded DataFrame that were not read yet; False when it is new.

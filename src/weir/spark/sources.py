@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from weir.connector.source import (
     FileRows,
     Journal,
     Opening,
+    PlannedSplits,
     RecordCount,
     Source,
+    SplitPlanner,
     SplitRows,
     Splits,
     TableRows,
@@ -43,6 +46,7 @@ from weir.runtime.operator import TaskFacts
 from weir.spark.function_source import FunctionRunner
 from weir.spark.internals import arrow_schema
 from weir.spark.kept_rows import kept_splits
+from weir.spark.planned_source import planned_stream
 from weir.spark.resume import Resume
 from weir.spark.worker import SourceColumns
 
@@ -62,14 +66,15 @@ class OpenedSource:
     runner: FunctionRunner | None = None
     spool: RecordCount | None = None
     kept: Path | None = None
+    planner: SplitPlanner | None = None
 
 
 @dataclass
 class Input:
     """All sources of a program as one stream.
 
-    By number of the source, `spools` are those whose records the program itself gives, and `kept`
-    is where the rows of bounded DataFrames lie.
+    By number of the source, `spools` are those whose records the program itself gives, `kept` is
+    where the rows of bounded DataFrames lie, and `planners` plan splits.
     """
 
     dataframe: DataFrame
@@ -79,6 +84,7 @@ class Input:
     runners: list[FunctionRunner] = field(default_factory=list)
     spools: dict[int, RecordCount] = field(default_factory=dict)
     kept: dict[int, Path] = field(default_factory=dict)
+    planners: dict[int, SplitPlanner] = field(default_factory=dict)
 
 
 def declare_types(graph: StreamGraph) -> None:
@@ -139,6 +145,7 @@ class SourceOpener:
             self._resume.records(uid_of(node)),
             self._records,
             type_info=node.output_type,
+            position=self._resume.position(uid_of(node)),
         )
         stream = source.open(opening)
         if isinstance(stream, FileRows):
@@ -149,6 +156,8 @@ class SourceOpener:
             return self._table(node, stream, by_partition=timed)
         if isinstance(stream, Splits):
             return self._splits(node, stream, bounded=source.bounded)
+        if isinstance(stream, PlannedSplits):
+            return self._planned(node, stream, bounded=source.bounded)
         return self._journal(plan, node, opening, stream, stop=stop)
 
     def _files(self, rows: FileRows) -> DataFrame:
@@ -162,6 +171,11 @@ class SourceOpener:
         names = reader.text(str(splits.folder))
         decoder = SplitRows(splits.reader, splits.decoder, splits.partitioned)
         return OpenedSource(node, bounded, names, decoder, spool=splits.counted)
+
+    def _planned(self, node: OperatorNode, splits: PlannedSplits, *, bounded: bool) -> OpenedSource:
+        names = planned_stream(self._spark, splits.planner)
+        decoder = SplitRows(splits.reader, splits.decoder)
+        return OpenedSource(node, bounded, names, decoder, planner=splits.planner)
 
     def _journal(
         self,
@@ -227,20 +241,26 @@ def unite(opened: list[OpenedSource]) -> Input:
     runners = [s.runner for s in opened if s.runner is not None]
     spools = {i: s.spool for i, s in enumerate(opened) if s.spool is not None}
     kept = {i: s.kept for i, s in enumerate(opened) if s.kept is not None}
-    bounded = all(s.bounded for s in opened)
+    planners = {i: s.planner for i, s in enumerate(opened) if s.planner is not None}
+    made = partial(
+        Input,
+        uids=uids,
+        bounded=all(s.bounded for s in opened),
+        runners=runners,
+        spools=spools,
+        kept=kept,
+        planners=planners,
+    )
     if len(opened) == 1:
         only = opened[0]
-        plain = SourceColumns(only.node.index, only.decoder, None)
-        return Input(
-            only.dataframe, (plain,), uids, bounded, runners=runners, spools=spools, kept=kept
-        )
+        return made(only.dataframe, (SourceColumns(only.node.index, only.decoder, None),))
     schemas = [s.dataframe.schema for s in opened]
     parts = [_tagged(i, s.dataframe, schemas) for i, s in enumerate(opened)]
     frame = parts[0]
     for part in parts[1:]:
         frame = frame.unionByName(part)
     columns = tuple(SourceColumns(s.node.index, s.decoder, f"s{i}") for i, s in enumerate(opened))
-    return Input(frame, columns, uids, bounded, runners=runners, spools=spools, kept=kept)
+    return made(frame, columns)
 
 
 def _tagged(index: int, frame: DataFrame, schemas: list[StructType]) -> DataFrame:

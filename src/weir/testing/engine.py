@@ -184,6 +184,9 @@ class InProcessEngine:
         """Return the positions: they are numbers of records, and need nothing else."""
         return positions
 
+    def committed(self, positions: SourcePositions) -> None:
+        """Nobody wants to know."""
+
     def lost(self) -> str | None:
         """Say no: this process is here."""
         return None

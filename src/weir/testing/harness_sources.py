@@ -1,8 +1,9 @@
 """The sources of a job in the harness: lists of records, read from a position on.
 
 What a source gives is read through the source SPI when the job is made: the splits of collections,
-sequences and other sources with splits, and the records of source functions, which run to their
-end. What Spark itself would read, DataFrames and text files, is refused.
+sequences and other sources with splits, planned ones as far as they are planned then, and the
+records of source functions, which run to their end. What Spark itself would read, DataFrames and
+text files, is refused.
 
 Invariant: a position is the index of the next record of a source. It travels through checkpoint
 metadata as text, so a job that resumes knows nothing but what was written down.
@@ -18,11 +19,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
+
 from weir.checkpoint.metadata import SourcePositions, layout_of
 from weir.clock import SystemClock
 from weir.codec.arrow import batch_to_rows
 from weir.connector import decoder
-from weir.connector.source import Journal, Opening, Source, Splits
+from weir.connector.source import Journal, Opening, PlannedSplits, Source, SplitRows, Splits
 from weir.errors import UsageError
 from weir.graph.plan import JobPlan, OperatorNode
 from weir.runtime.context import InitializationContext, RuntimeContext
@@ -101,6 +104,8 @@ def _elements(plan: JobPlan, node: OperatorNode) -> list[Any]:
             stream = source.open(Opening(node.name, Path(directory), type_info=node.output_type))
             if isinstance(stream, Splits):
                 return _read(stream)
+            if isinstance(stream, PlannedSplits):
+                return _read_planned(stream)
             if isinstance(stream, Journal):
                 return _run(plan, node, stream.function)
     msg = (
@@ -118,6 +123,18 @@ def _read(stream: Splits) -> list[Any]:
                 for decoded in stream.decoder.decode(batch):
                     records += _values(decoded)
     return records
+
+
+def _read_planned(stream: PlannedSplits) -> list[Any]:
+    """Read what is there now; later input does not come into a harness."""
+    planner = stream.planner
+    start, rows = planner.begin(), SplitRows(stream.reader, stream.decoder)
+    try:
+        planned = planner.plan(start, planner.advance(None), 1)
+    finally:
+        planner.close()
+    names = pa.record_batch({"split": pa.array([s for task in planned for s in task], pa.string())})
+    return [value for decoded in rows.decode(names) for value in _values(decoded)]
 
 
 def _values(decoded: decoder.Piece) -> list[Any]:

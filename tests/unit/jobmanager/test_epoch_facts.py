@@ -38,7 +38,7 @@ def test_who_listens_learns_the_epoch_with_the_checkpoint(mode, overtakes):
     hooks = Overtake(1 if overtakes else None)
     harness = job(env, hooks, mode=mode)
     completed = []
-    harness.runner._events.completed = lambda ref, epoch: completed.append((ref, epoch))
+    harness.runner._events.completed = lambda ref, facts: completed.append((ref, facts.shown_epoch))
     harness.run_epoch(take=3)
     harness.run_epoch(take=3, checkpoint=True)
     (stored,) = list_completed(harness.storage, harness.job_id)

@@ -1,0 +1,1 @@
+"""Kafka, on librdkafka: a source that plans offset ranges, and sinks. Extra `kafka`."""

@@ -1,0 +1,202 @@
+"""Connections to Kafka: properties as Flink's users know them, and errors that name the cause.
+
+Properties are those of the Java client where librdkafka has the same, or one that means the same.
+One that means nothing here is warned of once; one that would silently mean something else is
+refused. Values of properties never appear in messages, since some are passwords.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from weir.errors import StorageError, UsageError, WeirError
+from weir.notices import warn_once
+
+log = logging.getLogger("weir.kafka")
+TIMEOUT_S = 30.0
+
+# The Java client's names of what librdkafka calls otherwise.
+_RENAMED = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
+    "request.timeout.ms": "socket.timeout.ms",
+    "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
+}
+# What schemas and Weir itself decide, in Flink, too.
+_DECIDED = frozenset(
+    {
+        "key.deserializer",
+        "value.deserializer",
+        "key.serializer",
+        "value.serializer",
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "enable.partition.eof",
+    }
+)
+_WITHOUT_EFFECT = frozenset(
+    {
+        "max.poll.records",
+        "default.api.timeout.ms",
+        "max.block.ms",
+        "buffer.memory",
+        "register.consumer.metrics",
+        "send.buffer.bytes",
+        "receive.buffer.bytes",
+    }
+)
+_TRUST_STORE = "ssl.truststore."
+_JAAS = re.compile(r"(\w+)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
+# What every client takes; the others are of consumers or producers alone.
+_COMMON = re.compile(
+    r"bootstrap\.servers|client\.|security\.|sasl\.|ssl\.|enable\.ssl|socket\.|broker\."
+    r"|reconnect\.|retry\.backoff|topic\.metadata|metadata\.|api\.version|log_level|debug"
+    r"|connections\.|enable\.sasl"
+)
+
+
+def import_kafka() -> Any:
+    """Return the module `confluent_kafka`.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError as error:
+        msg = "Kafka needs the package confluent-kafka: pip install 'weir-spark[kafka]'"
+        raise UsageError(msg) from error
+    return confluent_kafka
+
+
+def translate(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return properties as librdkafka knows them.
+
+    Raises:
+        UsageError: one of them cannot be had here.
+    """
+    found: dict[str, str] = {}
+    for key, value in properties.items():
+        if key in _DECIDED:
+            continue
+        if key in _WITHOUT_EFFECT:
+            warn_once(log, f"the Kafka property {key!r} has no effect here")
+        elif key == "sasl.jaas.config":
+            found.update(_jaas(value))
+        elif key == "ssl.endpoint.identification.algorithm":
+            found[key] = value or "none"
+        elif key.startswith(_TRUST_STORE):
+            found.update(_trust_store(key, properties))
+        else:
+            found[_RENAMED.get(key, key)] = str(value)
+    return found
+
+
+def _trust_store(key: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Take certificates as PEM; refuse stores that only Java can read."""
+    if properties.get(f"{_TRUST_STORE}type", "").upper() == "PEM":
+        is_place = key == f"{_TRUST_STORE}location"
+        return {"ssl.ca.location": properties[key]} if is_place else {}
+    msg = (
+        f"the Kafka property {key!r} names a trust store of Java, which is not read here: export "
+        "its certificates as PEM and name that file by 'ssl.ca.location'"
+    )
+    raise UsageError(msg)
+
+
+def _jaas(text: str) -> dict[str, str]:
+    fields = {key: re.sub(r"\\(.)", r"\1", value) for key, value in _JAAS.findall(text)}
+    if not {"username", "password"} <= set(fields):
+        msg = (
+            "the Kafka property 'sasl.jaas.config' names no username and password; give "
+            "'sasl.mechanism' and the properties of librdkafka for it"
+        )
+        raise UsageError(msg)
+    return {"sasl.username": fields["username"], "sasl.password": fields["password"]}
+
+
+class Connection:
+    """How to reach one cluster; picklable, holds no socket. `repr` shows no property but one."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """Take properties of the Java client or of librdkafka."""
+        self.properties = translate(properties)
+        if not self.properties.get("bootstrap.servers"):
+            msg = "Kafka needs set_bootstrap_servers('host:port')"
+            raise UsageError(msg)
+        self.said = _Said()
+
+    @property
+    def address(self) -> str:
+        """The servers to begin with."""
+        return self.properties["bootstrap.servers"]
+
+    def __repr__(self) -> str:
+        """Show where, not how: properties hold passwords."""
+        return f"Connection({self.address!r})"
+
+    def consumer(self, **more: Any) -> Any:
+        """Return a consumer that commits nothing by itself."""
+        own = {"enable.auto.commit": False, "group.id": "weir", "auto.offset.reset": "error"}
+        return self._make(import_kafka().Consumer, {**own, **self.properties, **more})
+
+    def producer(self, **more: Any) -> Any:
+        """Return a producer."""
+        return self._make(import_kafka().Producer, {**self.properties, **more})
+
+    def admin(self) -> Any:
+        """Return a client for questions about topics and groups."""
+        common = {k: v for k, v in self.properties.items() if _COMMON.match(k)}
+        return self._make(import_kafka().admin.AdminClient, common)
+
+    def _make(self, kind: Any, properties: Mapping[str, Any]) -> Any:
+        # What goes wrong is raised or said by us; librdkafka would write it to the terminal.
+        given = {"log_level": 0, "error_cb": self.said, **properties}
+        try:
+            return kind(given)
+        except import_kafka().KafkaException as error:
+            msg = f"Kafka at {self.address!r}: {error.args[0].str()}"
+            raise UsageError(msg) from None
+        except (TypeError, ValueError) as error:
+            msg = f"Kafka at {self.address!r}: a property has a wrong value: {error}"
+            raise UsageError(msg) from None
+
+    @contextmanager
+    def errors(self, doing: str) -> Iterator[None]:
+        """Turn what librdkafka raises into an error that names the cluster and what was tried."""
+        kafka = import_kafka()
+        try:
+            yield
+        except kafka.KafkaException as error:
+            raise self.error(doing, error.args[0]) from error
+
+    def error(self, doing: str, error: Any) -> WeirError:
+        """Return the error for one of librdkafka's."""
+        code = import_kafka().KafkaError
+        reason = error.str()
+        if error.code() in (code._TRANSPORT, code._TIMED_OUT, code._ALL_BROKERS_DOWN):
+            reason = self.said.last or reason
+            return StorageError(
+                f"Kafka at {self.address!r} did not answer while {doing}: {reason}; check the "
+                "address, and that the broker runs"
+            )
+        refused = (code.TOPIC_AUTHORIZATION_FAILED, code.GROUP_AUTHORIZATION_FAILED)
+        if error.code() in refused:
+            msg = f"Kafka at {self.address!r} does not allow {doing}: {reason}"
+            return UsageError(msg)
+        return StorageError(f"Kafka at {self.address!r} failed while {doing}: {reason}")
+
+
+class _Said:
+    """What clients complained of last, which their calls do not raise."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def __call__(self, error: Any) -> None:
+        self.last = error.str()

@@ -1,0 +1,275 @@
+"""`KafkaSource` by PyFlink's names: a value that says what to read; it holds no connection.
+
+Records are read by workers, as offset ranges that the driver's side plans. Positions are offsets,
+part of every checkpoint; the group's offsets are committed after each for others to see, and are
+never read unless the program begins there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from weir.common.serialization import DeserializationSchema
+from weir.connector.kafka.client import Connection
+from weir.connector.kafka.cluster import Cluster, Found, Subscription
+from weir.connector.kafka.offsets import (
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+    resolve,
+)
+from weir.connector.kafka.planner import KafkaPlanner, Pace
+from weir.connector.kafka.position import KafkaPosition, check_topics
+from weir.connector.kafka.reader import KafkaRanges, KafkaRecords
+from weir.connector.kafka.record import KafkaRecordDeserializationSchema
+from weir.connector.source import Opening, PlannedSplits, Source
+from weir.errors import UsageError
+
+# Properties of the source itself, not of its clients: Flink's first, then Weir's.
+_DISCOVERY = "partition.discovery.interval.ms"
+_COMMIT = "commit.offsets.on.checkpoint"
+_PER_EPOCH = "max.records.per.epoch"
+_PER_SECOND = "max.records.per.second"
+_ON_ERROR = "on.deserialization.error"
+_OWN = {_DISCOVERY, _COMMIT, _PER_EPOCH, _PER_SECOND, _ON_ERROR, "client.id.prefix"}
+
+
+@dataclass(frozen=True)
+class KafkaSource(Source):
+    """Records of Kafka topics; bounded if it has `stopping` offsets.
+
+    Attributes:
+        properties: of the client (the Java client's names, or librdkafka's) and of the source.
+    """
+
+    wanted: Subscription
+    deserializer: Any
+    properties: Mapping[str, str] = field(repr=False)
+    group_id: str | None = None
+    starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
+    stopping: KafkaOffsetsInitializer | None = None
+
+    @staticmethod
+    def builder() -> KafkaSourceBuilder:
+        """Begin a source."""
+        return KafkaSourceBuilder()
+
+    @property
+    def bounded(self) -> bool:
+        """Tell whether the source stops."""
+        return self.stopping is not None
+
+    def get_produced_type(self) -> Any:
+        """Return the type that the deserialiser produces."""
+        return self.deserializer.get_produced_type()
+
+    def open(self, opening: Opening) -> PlannedSplits:
+        """Find the partitions and decide where to begin, once a job.
+
+        Raises:
+            UsageError: a topic is missing, or has no offset to begin at.
+            StorageError: no broker answers.
+            IncompatibleStateError: the topics are not those of the position.
+        """
+        given = {k: v for k, v in self.properties.items() if k not in _OWN}
+        prefix = self.properties.get("client.id.prefix")
+        if prefix is not None:
+            given["client.id"] = prefix
+        if self.group_id is not None:
+            given["group.id"] = self.group_id
+        connection = Connection(given)
+        cluster = Cluster(connection, self.group_id)
+        try:
+            found = cluster.find(self.wanted)
+            start = self._start(opening, cluster, found)
+        finally:
+            cluster.close()
+        with_headers = not isinstance(self.deserializer, DeserializationSchema)
+        group = self.group_id if self._flag(_COMMIT, default=True) else None
+        planner = KafkaPlanner(connection, self.wanted, start, self._pace(), group=group)
+        skip = self.properties.get(_ON_ERROR, "fail") == "skip"
+        decoder = KafkaRecords(self.deserializer, skip)
+        return PlannedSplits(planner, KafkaRanges(connection, with_headers), decoder)
+
+    def _start(self, opening: Opening, cluster: Cluster, found: Found) -> KafkaPosition:
+        if opening.position is not None:
+            position = KafkaPosition.of(json.loads(opening.position))
+            check_topics(position, found.ids)
+            return position
+        cluster.require(self.wanted, found)
+        until = None
+        if self.stopping is not None:
+            until = resolve(self.stopping, found.partitions, cluster)
+        offsets = resolve(self.starting, found.partitions, cluster)
+        topics = {p.topic: found.ids[p.topic] for p in found.partitions}
+        return KafkaPosition(offsets, topics, until)
+
+    def _pace(self) -> Pace:
+        pace = Pace()
+        if _PER_EPOCH in self.properties:
+            pace = replace(pace, records_per_epoch=self._number(_PER_EPOCH))
+        if _PER_SECOND in self.properties:
+            pace = replace(pace, records_per_second=self._number(_PER_SECOND))
+        if _DISCOVERY in self.properties:
+            pace = replace(pace, discovery_ms=int(self.properties[_DISCOVERY]))
+        return pace
+
+    def _number(self, key: str) -> int:
+        text = self.properties[key]
+        if not text.isdecimal() or int(text) < 1:
+            msg = f"the property {key!r} of the Kafka source is {text!r}, expected a number >= 1"
+            raise UsageError(msg)
+        return int(text)
+
+    def _flag(self, key: str, *, default: bool) -> bool:
+        return self.properties.get(key, str(default)).lower() == "true"
+
+
+class KafkaSourceBuilder:
+    """PyFlink's builder; every method returns the builder."""
+
+    def __init__(self) -> None:
+        """Begin with nothing set: read from the earliest offset, without an end."""
+        self._properties: dict[str, str] = {}
+        self._wanted: Subscription | None = None
+        self._starting = KafkaOffsetsInitializer.earliest()
+        self._stopping: KafkaOffsetsInitializer | None = None
+        self._deserializer: Any = None
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
+        """Say where the cluster is: `host:port`, several with commas."""
+        return self.set_property("bootstrap.servers", bootstrap_servers)
+
+    def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
+        """Name the consumer group: its offsets are committed after each checkpoint."""
+        return self.set_property("group.id", group_id)
+
+    def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+        """Read all partitions of these topics."""
+        if not topics or not all(isinstance(t, str) and t for t in topics):
+            msg = f"set_topics: {topics!r}, expected names of topics"
+            raise UsageError(msg)
+        return self._subscribe(Subscription(topics=topics))
+
+    def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
+        """Read all topics whose whole name matches a regular expression, also later ones."""
+        try:
+            re.compile(topic_pattern)
+        except re.error as error:
+            msg = f"set_topic_pattern: {topic_pattern!r} is no regular expression: {error}"
+            raise UsageError(msg) from error
+        return self._subscribe(Subscription(pattern=topic_pattern))
+
+    def set_partitions(self, partitions: set[KafkaTopicPartition]) -> KafkaSourceBuilder:
+        """Read these partitions, and no others."""
+        chosen = tuple(sorted(KafkaTopicPartition(*p) for p in partitions))
+        if not chosen:
+            msg = "set_partitions: expected at least one KafkaTopicPartition"
+            raise UsageError(msg)
+        return self._subscribe(Subscription(partitions=chosen))
+
+    def _subscribe(self, wanted: Subscription) -> KafkaSourceBuilder:
+        if self._wanted is not None:
+            msg = (
+                "a Kafka source is told what to read once: by set_topics, set_topic_pattern or "
+                "set_partitions"
+            )
+            raise UsageError(msg)
+        self._wanted = wanted
+        return self
+
+    def set_starting_offsets(
+        self, starting_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Say where to begin when there is no position to go on from; earliest unless said."""
+        self._starting = _initializer(starting_offsets_initializer)
+        return self
+
+    def set_unbounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Say where to stop. Here that is the same as `set_bounded`."""
+        return self.set_bounded(stopping_offsets_initializer)
+
+    def set_bounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Say where to stop; what that means in offsets is decided when the job starts."""
+        self._stopping = _initializer(stopping_offsets_initializer)
+        return self
+
+    def set_value_only_deserializer(
+        self, deserialization_schema: DeserializationSchema
+    ) -> KafkaSourceBuilder:
+        """Make records of the values alone."""
+        return self._deserialize_by(deserialization_schema, DeserializationSchema)
+
+    def set_deserializer(
+        self, record_deserializer: KafkaRecordDeserializationSchema
+    ) -> KafkaSourceBuilder:
+        """Make records of whole Kafka records: key, value, headers, timestamp, place."""
+        return self._deserialize_by(record_deserializer, KafkaRecordDeserializationSchema)
+
+    def _deserialize_by(self, schema: Any, kind: type) -> KafkaSourceBuilder:
+        if not isinstance(schema, kind):
+            msg = f"expected a {kind.__name__}, found {schema!r}"
+            raise UsageError(msg)
+        self._deserializer = schema
+        return self
+
+    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+        """Name the clients for the broker's logs and quotas."""
+        return self.set_property("client.id.prefix", prefix)
+
+    def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
+        """Set a property of the client or of the source."""
+        self._properties[key] = str(value)
+        return self
+
+    def set_properties(self, props: Mapping[str, str]) -> KafkaSourceBuilder:
+        """Set several properties."""
+        for key, value in props.items():
+            self.set_property(key, value)
+        return self
+
+    def build(self) -> KafkaSource:
+        """Return the source.
+
+        Raises:
+            UsageError: something necessary was not said, or a property cannot be had here.
+        """
+        if self._wanted is None:
+            msg = "a Kafka source needs set_topics, set_topic_pattern or set_partitions"
+            raise UsageError(msg)
+        if self._deserializer is None:
+            msg = "a Kafka source needs set_value_only_deserializer or set_deserializer"
+            raise UsageError(msg)
+        properties = dict(self._properties)
+        Connection({k: v for k, v in properties.items() if k not in _OWN})
+        how = properties.get(_ON_ERROR, "fail")
+        if how not in ("fail", "skip"):
+            msg = f"the property {_ON_ERROR!r} is {how!r}, expected 'fail' or 'skip'"
+            raise UsageError(msg)
+        source = KafkaSource(
+            self._wanted,
+            self._deserializer,
+            properties,
+            properties.pop("group.id", None),
+            starting=self._starting,
+            stopping=self._stopping,
+        )
+        source._pace()
+        if source.group_id is None and self._starting.kind == "committed":
+            msg = "KafkaOffsetsInitializer.committed_offsets() needs set_group_id"
+            raise UsageError(msg)
+        return source
+
+
+def _initializer(found: Any) -> KafkaOffsetsInitializer:
+    if not isinstance(found, KafkaOffsetsInitializer):
+        msg = f"expected a KafkaOffsetsInitializer, found {found!r}"
+        raise UsageError(msg)
+    return found

@@ -1,0 +1,18 @@
+"""Kafka sources and sinks, at PyFlink's path."""
+
+from weir.connector.kafka.offsets import (
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaTopicPartition,
+)
+from weir.connector.kafka.record import KafkaRecordDeserializationSchema
+from weir.connector.kafka.source import KafkaSource, KafkaSourceBuilder
+
+__all__ = [
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecordDeserializationSchema",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+]

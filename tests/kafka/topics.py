@@ -1,0 +1,90 @@
+"""Topics of tests: made, filled and read with plain clients, which share no code with Weir."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+
+class Topics:
+    """What a test does to a broker."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+
+    def new(self, partitions: int = 1, name: str | None = None) -> str:
+        """Make a topic that nobody else has."""
+        topic = name or f"t{uuid.uuid4().hex[:10]}"
+        for future in self.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            future.result()
+        return topic
+
+    def delete(self, topic: str) -> None:
+        for future in self.admin.delete_topics([topic]).values():
+            future.result()
+
+    def grow(self, topic: str, partitions: int) -> None:
+        for future in self.admin.create_partitions([NewPartitions(topic, partitions)]).values():
+            future.result()
+
+    def truncate(self, topic: str, offset: int, partition: int = 0) -> None:
+        """Delete the records before an offset."""
+        place = TopicPartition(topic, partition, offset)
+        self.admin.delete_records([place])[place].result()
+
+    def send(self, topic: str, values: Iterable[Any], partition: int = 0, **more: Any) -> None:
+        """Append values; further arguments are those of `produce`."""
+        producer = Producer({"bootstrap.servers": self.address, "linger.ms": 5})
+        for value in values:
+            data = value if value is None or isinstance(value, bytes) else str(value).encode()
+            producer.produce(topic, data, partition=partition, **more)
+        assert producer.flush(20) == 0
+
+    @contextmanager
+    def transaction(self, topic: str, values: Iterable[Any]) -> Iterator[Any]:
+        """Write values in a transaction; the block ends it."""
+        producer = Producer(
+            {"bootstrap.servers": self.address, "transactional.id": uuid.uuid4().hex}
+        )
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, str(value).encode(), partition=0)
+        producer.flush(20)
+        yield producer
+
+    def read(self, topic: str, isolation: str = "read_committed") -> list[tuple[Any, Any]]:
+        """Return key and value of all records, as a reader of committed ones sees them."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": uuid.uuid4().hex,
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "enable.auto.commit": False,
+            }
+        )
+        partitions = self.admin.list_topics(topic, timeout=20).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+        found, ended = [], set()
+        while len(ended) < len(partitions):
+            for message in consumer.consume(1000, timeout=0.2):
+                if message.error() is None:
+                    found.append((message.key(), message.value()))
+                else:
+                    ended.add(message.partition())
+        consumer.close()
+        return found
+
+    def committed(self, group: str, topic: str, partition: int = 0) -> int:
+        """Return what a group has committed, -1001 for nothing."""
+        consumer = Consumer({"bootstrap.servers": self.address, "group.id": group})
+        found = consumer.committed([TopicPartition(topic, partition)], timeout=20)
+        consumer.close()
+        return int(found[0].offset)

@@ -1,0 +1,146 @@
+"""Decisions on Kafka positions, without a broker: what an epoch may read, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weir.connector.kafka.client import Connection, translate
+from weir.connector.kafka.offsets import KafkaTopicPartition
+from weir.connector.kafka.position import (
+    KafkaPosition,
+    Range,
+    advance,
+    check_topics,
+    discover,
+    plan_ranges,
+)
+from weir.connector.kafka.source import KafkaSource
+from weir.connector.position import position_text
+from weir.datastream.connectors.kafka import KafkaOffsetsInitializer
+from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
+
+A, B, C = (KafkaTopicPartition("t", n) for n in range(3))
+OFFSETS = st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 1000), min_size=1)
+
+
+@given(OFFSETS, st.data())
+def test_epochs_read_every_offset_once_and_no_more_than_they_may(start, data):
+    ends = {p: n + data.draw(st.integers(0, 500)) for p, n in start.items()}
+    limit = data.draw(st.one_of(st.none(), st.integers(1, 100)))
+    tasks = data.draw(st.integers(1, 4))
+    position, positions = KafkaPosition(dict(start)), []
+    while not positions or positions[-1] != position:
+        positions.append(position)
+        position = advance(position, ends, limit)
+        position = KafkaPosition.of(json.loads(json.dumps(position.to_json())))
+    read = {p: [] for p in start}
+    for before, after in pairwise(positions):
+        planned = plan_ranges(before, after, tasks)
+        assert 1 <= len(planned) <= tasks
+        ranges = [Range(**json.loads(s)) for task in planned for s in task]
+        assert limit is None or sum(r.end - r.start for r in ranges) <= limit
+        for found in ranges:
+            read[KafkaTopicPartition(found.topic, found.partition)] += range(found.start, found.end)
+    assert read == {p: list(range(start[p], ends[p])) for p in start}
+
+
+def test_bounded_input_is_over_at_its_end_and_says_so_once():
+    position = KafkaPosition({A: 0, B: 5}, {}, {A: 3, B: 5})
+    end = advance(position, {A: 10, B: 10}, None)
+    assert end.offsets == {A: 3, B: 5}
+    assert end.is_over
+    ((split,),) = plan_ranges(position, end, 4)
+    assert json.loads(split)["last"]
+    assert advance(end, {A: 10, B: 10}, None) == end
+
+
+def test_a_partition_that_shrinks_is_refused():
+    with pytest.raises(IncompatibleStateError, match="partition 0 of the Kafka topic 't' ends at"):
+        advance(KafkaPosition({A: 9}), {A: 3}, None)
+
+
+def test_topics_are_known_by_their_ids():
+    position = KafkaPosition({A: 1}, {"t": "id1"})
+    check_topics(position, {"t": "id1"})
+    check_topics(KafkaPosition({A: 1}), {"t": "any"})
+    with pytest.raises(IncompatibleStateError, match="another one"):
+        check_topics(position, {"t": "id2"})
+    with pytest.raises(IncompatibleStateError, match="gone"):
+        check_topics(position, {})
+
+
+def test_new_partitions_begin_at_their_beginning_and_are_read_in_the_next_epoch():
+    position = KafkaPosition({A: 7}, {"t": "id"})
+    found = discover(position, {A: 0, B: 4}, {"t": "id"})
+    assert found.offsets == {A: 7, B: 4}
+    assert plan_ranges(position, found, 2) == []
+    assert discover(found, {}, {}) is found
+
+
+@pytest.mark.parametrize("data", [7, {"offsets": 3}, {"t": {"x": 1}}, {"t": {"0": "one"}}, None])
+def test_what_is_no_position_is_refused(data):
+    with pytest.raises(CorruptStateError, match="is not the position of a Kafka source"):
+        KafkaPosition.of(data)
+
+
+def test_a_position_explains_itself():
+    plain = KafkaPosition({A: 7, B: 9}, {"t": "id"})
+    assert position_text(json.dumps(plain.to_json())) == "t: 0=7, 1=9"
+    bounded = KafkaPosition({A: 7}, {"t": "id"}, {A: 9})
+    assert position_text(json.dumps(bounded.to_json())) == "t: 0=7 (ends at t: 0=9)"
+
+
+def test_properties_of_the_java_client_are_understood():
+    given = {
+        "sasl.jaas.config": 'org.apache…PlainLoginModule required username="me" password="a\\"b";',
+        "fetch.max.wait.ms": "7",
+        "key.deserializer": "x",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/ca.pem",
+    }
+    assert translate(given) == {
+        "sasl.username": "me",
+        "sasl.password": 'a"b',
+        "fetch.wait.max.ms": "7",
+        "ssl.ca.location": "/ca.pem",
+    }
+    with pytest.raises(UsageError, match="export its certificates as PEM"):
+        translate({"ssl.truststore.location": "/x.jks"})
+
+
+def test_passwords_are_shown_nowhere():
+    made = KafkaSource.builder().set_bootstrap_servers("h:1").set_topics("t")
+    made.set_property("sasl.password", "secret").set_property("nonsense", "secret")
+    from weir.common.serialization import SimpleStringSchema
+
+    source = made.set_value_only_deserializer(SimpleStringSchema()).build()
+    assert "secret" not in repr(source)
+    connection = Connection({"bootstrap.servers": "h:1", "sasl.password": "secret", "odd": "1"})
+    assert "secret" not in repr(connection)
+    with pytest.raises(UsageError, match="No such configuration property") as refused:
+        connection.consumer()
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda b: b.set_topics(), "set_topics"),
+        (lambda b: b.set_topic_pattern("("), "no regular expression"),
+        (lambda b: b.set_topics("a").set_topics("b"), "told what to read once"),
+        (lambda b: b.set_topics("a").build(), "set_value_only_deserializer"),
+        (lambda b: b.build(), "needs set_topics"),
+        (lambda b: b.set_starting_offsets("earliest"), "expected a KafkaOffsetsInitializer"),
+        (lambda b: b.set_value_only_deserializer(str), "expected a DeserializationSchema"),
+        (lambda b: KafkaOffsetsInitializer.timestamp("now"), "expected milliseconds"),
+        (lambda b: KafkaOffsetsInitializer.offsets({}), "expected offsets"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_when_it_is_said(change, message):
+    with pytest.raises(UsageError, match=message):
+        change(KafkaSource.builder().set_bootstrap_servers("h:1"))

@@ -26,11 +26,12 @@ from weir.backend.base import (
 from weir.backend.context import BackendContext
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.handles import State
+from weir.backend.key_bytes import KEY_FORMAT
 from weir.backend.rocksdb.catalog import PACKED_FAMILY, Catalog, Described
 from weir.backend.rocksdb.database import Cursor, Database, require_rocksdict
 from weir.backend.rocksdb.expand import with_present_keys
 from weir.backend.rocksdb.full import FrozenState, FullSnapshot
-from weir.backend.rocksdb.keys import KEY_FORMAT, Addresses, address_end, group_start
+from weir.backend.rocksdb.keys import Addresses, address_end, group_start
 from weir.backend.rocksdb.localdir import LocalDirectory, choose_base
 from weir.backend.rocksdb.native import NativeSnapshot, Placed
 from weir.backend.rocksdb.options import RocksDBSettings

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from weir.backend.base import RestoreSource, SnapshotOutput, StateLayer
 from weir.backend.context import NoSharedFiles
+from weir.backend.key_bytes import KEY_FORMAT, had_other_bytes
 from weir.backend.kinds import TIMER_KIND
 from weir.backend.rocksdb.catalog import NATIVE, PACKED_FAMILY, Catalog, Described
 from weir.backend.rocksdb.database import Database
 from weir.backend.rocksdb.full import FrozenState, FrozenTimers, FullSnapshot
-from weir.backend.rocksdb.keys import KEY_FORMAT, had_other_bytes
 from weir.backend.rocksdb.options import RocksDBSettings
 from weir.backend.rocksdb.restore import Filled, fill, without_native
 from weir.backend.rocksdb.timers import RocksDBTimers

@@ -14,10 +14,11 @@ from weir.backend.base import Keep, KeyedPart, SnapshotOutput
 from weir.backend.delta import GroupDelta, encode_delta
 from weir.backend.group_format import GroupFormat
 from weir.backend.groups import kept
+from weir.backend.key_bytes import key_codec
 from weir.backend.kinds import TIMER_KIND, Shape, StateKind
 from weir.backend.rocksdb.catalog import Described, unpack
 from weir.backend.rocksdb.database import Cursor
-from weir.backend.rocksdb.keys import Addresses, address_end, group_start, key_codec
+from weir.backend.rocksdb.keys import Addresses, address_end, group_start
 from weir.backend.rocksdb.maps import decode_value, map_key_of
 from weir.backend.rocksdb.timers import RocksDBTimers
 from weir.errors import UsageError

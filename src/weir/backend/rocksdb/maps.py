@@ -17,8 +17,9 @@ from weir.backend.base import CurrentKey, Keep, StateDeclaration
 from weir.backend.delta import GroupDelta
 from weir.backend.groups import owned_groups
 from weir.backend.handles import MapState
+from weir.backend.key_bytes import KeyCodec, key_codec, read_original
 from weir.backend.rocksdb.database import Row, WriteBatch
-from weir.backend.rocksdb.keys import KeyCodec, address_end, after, key_codec, read_original
+from weir.backend.rocksdb.keys import address_end, after
 from weir.backend.rocksdb.store import (
     ABSENT,
     StateFacts,

@@ -13,11 +13,12 @@ from typing import Any
 from weir.backend.base import CurrentKey, StateDeclaration
 from weir.backend.group_format import GroupFormat
 from weir.backend.handles import State
+from weir.backend.key_bytes import key_codec
 from weir.backend.kinds import Shape
 from weir.backend.object_handles import handle_for
 from weir.backend.rocksdb.catalog import PACKED_FAMILY, Catalog, Described, unpack_state
 from weir.backend.rocksdb.database import ColumnFamily, Database, WriteBatch
-from weir.backend.rocksdb.keys import Addresses, key_codec
+from weir.backend.rocksdb.keys import Addresses
 from weir.backend.rocksdb.lists import ListStore, RocksDBListState
 from weir.backend.rocksdb.maps import (
     MapStore,

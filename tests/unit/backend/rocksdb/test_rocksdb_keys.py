@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 
 from weir.backend.address import address_of, split_address
 from weir.backend.base import VOID
-from weir.backend.rocksdb.keys import (
-    Addresses,
-    AnyKeys,
-    address_end,
-    after,
-    key_codec,
-    read_original,
-)
+from weir.backend.key_bytes import AnyKeys, key_codec, read_original
+from weir.backend.rocksdb.keys import Addresses, address_end, after
 from weir.codec import codec_for
 from weir.common.typeinfo import Types
 from weir.errors import CorruptStateError

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tests.databases import Databases, scratch_directory
 
+from weir.backend import key_bytes
 from weir.backend.base import NATIVE_PREFIX, RestoreSource, StateLayer
-from weir.backend.rocksdb import keys as key_bytes
 from weir.backend.timers import EVENT_TIMERS
 from weir.common.typeinfo import Types
 from weir.keygroup import key_group

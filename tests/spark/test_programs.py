@@ -23,6 +23,7 @@ from weir.datastream import (
     OutputTag,
     ProcessFunction,
     RuntimeContext,
+    RuntimeExecutionMode,
     SinkFunction,
     SourceFunction,
 )
@@ -67,6 +68,20 @@ def test_the_count_window_average_prints_its_averages(env, capfd):
     env.execute()
     lines = capfd.readouterr().out.splitlines()
     assert [line.split("> ")[-1] for line in lines] == ["(1, 4)", "(1, 5)"]
+
+
+def test_batch_mode_gives_one_result_per_key(env, spark):
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.enable_checkpointing(100)
+    rows = spark.range(1000).selectExpr("id % 7 as key", "id as n")
+    by_columns = env.from_dataframe(rows).key_by(lambda row: row["key"]).sum("n")
+    by_records = env.from_sequence(0, 999).map(lambda n: (n % 7, n)).key_by(lambda r: r[0])
+    by_records = by_records.reduce(lambda a, b: (a[0], a[1] + b[1]))
+    found = collect(by_columns.map(tuple).union(by_records))
+    assert sorted(found) == sorted((k, sum(range(k, 1000, 7))) for k in (*range(7), *range(7)))
+    unbounded = env.from_dataframe(spark.readStream.format("rate").load())
+    with pytest.raises(UsageError, match="Detected an UNBOUNDED source"):
+        collect(unbounded.key_by(lambda row: 0).reduce(lambda a, b: a))
 
 
 class Item:

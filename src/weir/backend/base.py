@@ -267,6 +267,13 @@ class Timers(Protocol):
         """
 
 
+class OneKeyState(Protocol):
+    """What a backend can do besides whose settings say `one_key`."""
+
+    def forget(self, group: int) -> None:
+        """Drop state and timers of the only key that has any; its key group is told."""
+
+
 class KeyedBackend(Protocol):
     """Keyed state and timers of one operator subtask."""
 

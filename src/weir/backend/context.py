@@ -16,12 +16,16 @@ from weir.snapshot import FileHandle, SnapshotWriter
 
 @dataclass(frozen=True)
 class BackendSettings:
-    """What a job says about its backends; `options` are values of `weir.config.backend` by key."""
+    """What a job says about its backends; `options` are values of `weir.config.backend` by key.
+
+    With `one_key` records come key by key, and state is needed of one key at a time.
+    """
 
     kind: str = DEFAULT_STATE_BACKEND
     incremental: bool = False
     changelog: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    one_key: bool = False
 
 
 class NoSharedFiles:

@@ -59,7 +59,8 @@ RUNTIME_MODE = ConfigOption(
     "execution.runtime-mode",
     one_of("STREAMING", "BATCH", "AUTOMATIC"),
     "STREAMING",
-    "How bounded programs run.",
+    "STREAMING, BATCH for bounded input (one result per key, no checkpoints), or AUTOMATIC: BATCH "
+    "if all sources are bounded.",
 )
 BUFFER_TIMEOUT = ConfigOption(
     "execution.buffer-timeout.interval",

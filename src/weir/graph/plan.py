@@ -49,6 +49,7 @@ class OperatorNode:
     keyed: bool
     key_type: Any = None
     transformation_id: int = -1
+    in_batch: bool = False
 
 
 @dataclass
@@ -89,6 +90,7 @@ class JobPlan:
     operators: list[OperatorNode]
     edges: list[EdgeNode]
     level_parallelism: list[int] = field(default_factory=list)
+    batch: bool = False
 
     @property
     def levels(self) -> int:
@@ -134,8 +136,8 @@ def detach_sources(plan: JobPlan) -> dict[int, Any]:
     return sources
 
 
-def compile_plan(graph: StreamGraph, default_parallelism: int) -> JobPlan:
-    """Compile a program; the same program gives the same plan.
+def compile_plan(graph: StreamGraph, default_parallelism: int, *, batch: bool = False) -> JobPlan:
+    """Compile a program; the same program gives the same plan. With `batch` it runs in BATCH mode.
 
     Raises:
         UsageError: two operators share a uid, a parallelism exceeds its max parallelism, or an
@@ -162,7 +164,9 @@ def compile_plan(graph: StreamGraph, default_parallelism: int) -> JobPlan:
                 edges.append(
                     _edge(len(edges), edge, source=source, target=target, input_index=input_index)
                 )
-    plan = JobPlan(graph.job_name, operators, edges)
+    for node in operators:
+        node.in_batch = batch
+    plan = JobPlan(graph.job_name, operators, edges, batch=batch)
     for plan_edge in edges:
         operators[plan_edge.target].options.setdefault("input_type", plan_edge.type)
     _route_by_partition(plan)
@@ -354,7 +358,7 @@ def _route_by_partition(plan: JobPlan) -> None:
     for op in plan.operators:
         edges = plan.inputs_of(op.index)
         beside = all(e.source_level == 0 and e.partitioning is Partitioning.FORWARD for e in edges)
-        if makes_own_watermarks(op.function) and beside:
+        if makes_own_watermarks(op.function) and beside and not plan.batch:
             op.options["by_partition"] = True
             for edge in edges:
                 edge.by_partition = True

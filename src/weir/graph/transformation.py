@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DEFAULT_JOB_NAME = "Flink Streaming Job"
+DEFAULT_BATCH_JOB_NAME = "Flink Batch Job"
 
 
 class Partitioning(enum.Enum):

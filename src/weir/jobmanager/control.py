@@ -51,6 +51,7 @@ class JobControl:
 
     def _savepoint(self, directory: str | None, form: SavepointFormat) -> Future[str]:
         self._refuse_ended()
+        self._refuse_batch("a savepoint")
 
         def take(target: str) -> Future[str]:
             asked = self._job.checkpoints.savepoint(target, native=form == "NATIVE")
@@ -69,6 +70,7 @@ class JobControl:
 
         def ask() -> Future[str]:
             self._refuse_ended()
+            self._refuse_batch("a stop with a savepoint")
             native = form == "NATIVE"
             return self._at_new_place(
                 directory, lambda target: self._job.ask(Stop(target, native=native, drain=drain))
@@ -98,6 +100,7 @@ class JobControl:
 
         def ask() -> Future[int]:
             self._refuse_ended()
+            self._refuse_batch("a checkpoint")
             asked = self._job.checkpoints.checkpoint(full=full)
             return _then(asked, _number)
 
@@ -115,6 +118,7 @@ class JobControl:
 
         def ask() -> Future[int]:
             self._refuse_ended()
+            self._refuse_batch("another parallelism")
             check_parallelism(parallelism)
             return self._job.ask(Rescale(self._plan(parallelism), parallelism))
 
@@ -196,6 +200,14 @@ class JobControl:
     def _refuse_ended(self) -> None:
         if self._job.ended.done():
             msg = f"job {self.job_id} has ended ({self._job.job.status.name})"
+            raise UsageError(msg)
+
+    def _refuse_batch(self, what: str) -> None:
+        if self._job.plan.batch:
+            msg = (
+                f"job {self.job_id} runs in BATCH mode, which has no checkpoints: {what} needs "
+                "execution.runtime-mode STREAMING; such a job can be cancelled"
+            )
             raise UsageError(msg)
 
     def view(self) -> JobView:

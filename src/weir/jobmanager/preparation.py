@@ -23,12 +23,13 @@ from weir.connector.source import Source
 from weir.errors import StorageError, UsageError
 from weir.graph.keyed_use import refuse_state_without_keys
 from weir.graph.plan import JobPlan, compile_plan, detach_sources
-from weir.graph.transformation import StreamGraph
+from weir.graph.runtime_mode import runs_in_batch
+from weir.graph.transformation import DEFAULT_BATCH_JOB_NAME, DEFAULT_JOB_NAME, StreamGraph
 from weir.graph.uids import check_uids, warn_of_missing_uids
 from weir.jobmanager.announcement import refuse_twin
 from weir.jobmanager.assignments import adopt_max_parallelism, refuse_lost_sources
 from weir.jobmanager.recovery import RestorePoint
-from weir.jobmanager.settings import JobSettings
+from weir.jobmanager.settings import JobSettings, for_batch
 from weir.runtime.program import dump_program
 from weir.storage.base import Storage
 from weir.storage.local import LocalStorage
@@ -38,16 +39,21 @@ from weir.storage.uri import open_storage
 
 @dataclass(frozen=True)
 class Prepared:
-    """A program whose settings are resolved, and that nothing known so far refuses."""
+    """A program whose settings are resolved, and that nothing known so far refuses.
+
+    With `batch` it runs in BATCH mode.
+    """
 
     settings: JobSettings
     resolved: Settings
+    batch: bool = False
 
 
 def prepare(graph: StreamGraph, layers: Sequence[Mapping[str, Any]]) -> Prepared:
     """Resolve the settings and look for whatever would refuse the program later.
 
-    A max parallelism in the settings becomes that of the graph, unless it has its own.
+    A max parallelism in the settings becomes that of the graph, unless it has its own; without a
+    name of its own a job in BATCH mode has Flink's.
 
     Raises:
         UsageError: the program, its settings or a path cannot work, or the job runs already.
@@ -56,6 +62,11 @@ def prepare(graph: StreamGraph, layers: Sequence[Mapping[str, Any]]) -> Prepared
         StorageError: a directory cannot be used.
     """
     settings, resolved = JobSettings.of(layers), Settings(layers)
+    batch = runs_in_batch(graph, settings.runtime_mode, all_end=settings.available_now)
+    if batch:
+        settings = for_batch(settings)
+        if graph.job_name == DEFAULT_JOB_NAME:
+            graph.job_name = DEFAULT_BATCH_JOB_NAME
     check_uids(graph, auto_generate=resolved.get(e.AUTO_GENERATE_UIDS))
     if settings.recovery_path or _keeps_checkpoints(settings):
         warn_of_missing_uids(graph)
@@ -63,7 +74,7 @@ def prepare(graph: StreamGraph, layers: Sequence[Mapping[str, Any]]) -> Prepared
     if graph.max_parallelism is None and most > 0:
         graph.max_parallelism = most
     # Where the engine decides on the parallelism, one is what never refuses too much.
-    plan = compile_plan(graph, settings.parallelism or 1)
+    plan = compile_plan(graph, settings.parallelism or 1, batch=batch)
     refuse_twin(plan.job_name, settings)
     require_backend(settings)
     check_directories(settings)
@@ -73,7 +84,7 @@ def prepare(graph: StreamGraph, layers: Sequence[Mapping[str, Any]]) -> Prepared
             source.check()
     _check_program(plan)
     _check_restore(plan, settings)
-    return Prepared(settings, resolved)
+    return Prepared(settings, resolved, batch)
 
 
 def _keeps_checkpoints(settings: JobSettings) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weir.backend.factory import BackendSettings
@@ -21,6 +21,7 @@ from weir.config.effects import without_effect
 from weir.config.option import ConfigOption
 from weir.config.security import INTERNAL_ENABLED
 from weir.errors import UsageError
+from weir.graph.runtime_mode import RuntimeMode
 from weir.jobmanager.claims import ClaimMode
 from weir.jobmanager.recovery import BehindCommits
 from weir.jobmanager.restart import (
@@ -98,6 +99,7 @@ class JobSettings:
     missing_files_ms: int = 300_000
     parallelism: int | None = None
     available_now: bool = False
+    runtime_mode: RuntimeMode = RuntimeMode.STREAMING
     trigger_interval_ms: int | None = None
     backend: BackendSettings = field(default_factory=BackendSettings)
     state_files: StateFileSettings = field(default_factory=StateFileSettings)
@@ -130,7 +132,6 @@ class JobSettings:
         checkpoint = _checkpoint(settings)
         _check_backlog(settings, checkpoint)
         trigger = str(get(e.TRIGGER))
-        batch = str(get(e.RUNTIME_MODE)).upper() == "BATCH"
         parallelism = get(e.PARALLELISM) if settings.is_set(e.PARALLELISM) else None
         parameters = get(e.GLOBAL_JOB_PARAMETERS) or {}
         return cls(
@@ -147,7 +148,8 @@ class JobSettings:
             behind_commits=BehindCommits(get(e.BEHIND_COMMITS)),
             missing_files_ms=get(e.MISSING_FILES),
             parallelism=parallelism,
-            available_now=batch or trigger == "available-now",
+            available_now=trigger == "available-now",
+            runtime_mode=RuntimeMode(str(get(e.RUNTIME_MODE)).upper()),
             trigger_interval_ms=_trigger_interval(trigger),
             lease_ms=get(e.SLOT_LEASE),
             heartbeat_ms=get(e.SLOT_HEARTBEAT),
@@ -162,6 +164,30 @@ class JobSettings:
             tls=TlsFiles.wanted(settings, INTERNAL_ENABLED),
             local=_local(settings),
         )
+
+
+def for_batch(settings: JobSettings) -> JobSettings:
+    """Return the settings of a job in BATCH mode: no periodic checkpoints, nothing to resume.
+
+    Raises:
+        UsageError: the job is to start from a savepoint or checkpoint.
+    """
+    if settings.recovery_path is not None:
+        msg = (
+            f"{c.RECOVERY_PATH.key} is {settings.recovery_path!r}, and the program runs in BATCH "
+            f"mode, which begins at the beginning: set {e.RUNTIME_MODE.key} to STREAMING to go on "
+            "from stored state"
+        )
+        raise UsageError(msg)
+    if settings.checkpoint.interval_ms is None:
+        return settings
+    log.warning(
+        "Disabled Checkpointing. Checkpointing is not supported and not needed when executing jobs "
+        "in BATCH mode: a job that is restarted begins at the beginning"
+    )
+    return replace(
+        settings, checkpoint=replace(settings.checkpoint, interval_ms=None, unaligned=False)
+    )
 
 
 def _trigger_interval(trigger: str) -> int | None:

@@ -11,6 +11,7 @@ from weir.graph.plan import OperatorNode
 from weir.runtime import (
     async_wait,
     connected,
+    final_aggregates,
     generators,
     interval_join,
     keyed,
@@ -24,9 +25,19 @@ from weir.runtime.operator import Operator, TaskFacts
 
 
 def _timestamps(node: OperatorNode, facts: TaskFacts) -> Operator:
-    if node.function.generator is None:
+    if node.in_batch or node.function.generator is None:
         return stateless.TimestampsOperator(node, facts)
     return generators.GeneratorOperator(node, facts)
+
+
+def _reduce(node: OperatorNode, facts: TaskFacts) -> Operator:
+    made = final_aggregates.FinalReduce if node.in_batch else rolling.RollingReduce
+    return made(node, facts)
+
+
+def _aggregate(node: OperatorNode, facts: TaskFacts) -> Operator:
+    made = final_aggregates.FinalAggregate if node.in_batch else rolling.RollingAggregate
+    return made(node, facts)
 
 
 SLOT_OPERATORS: dict[Kind, Callable[[OperatorNode, TaskFacts], Operator]] = {
@@ -36,8 +47,8 @@ SLOT_OPERATORS: dict[Kind, Callable[[OperatorNode, TaskFacts], Operator]] = {
     kinds.PROCESS: keyed.ResidentProcess,
     kinds.PROJECT: stateless.ProjectOperator,
     kinds.TIMESTAMPS: _timestamps,
-    kinds.REDUCE: rolling.RollingReduce,
-    kinds.AGGREGATE: rolling.RollingAggregate,
+    kinds.REDUCE: _reduce,
+    kinds.AGGREGATE: _aggregate,
     kinds.WINDOW: window_operator.WindowOperator,
     kinds.CEP: patterns.PatternOperator,
     kinds.CO_MAP: connected.CoMap,

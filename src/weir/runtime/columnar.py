@@ -156,6 +156,18 @@ def running(
     return out
 
 
+def folded(op: str, rows: Grouped, values: Array) -> Array | None:
+    """Return the aggregate of each key; None when it might not be exact."""
+    in_order = values[rows.order]
+    if op == "sum":
+        if float(np.abs(in_order.astype(np.float64)).sum()) >= _SAFE:
+            return None
+        sums: Array = np.add.reduceat(in_order, rows.starts)
+        return sums
+    least: Array = (np.minimum if op == "min" else np.maximum).reduceat(in_order, rows.starts)
+    return least
+
+
 def _running_sum(
     rows: Grouped, in_order: Array, before: Array, known: npt.NDArray[np.bool_]
 ) -> Array | None:

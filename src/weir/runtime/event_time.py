@@ -77,6 +77,8 @@ class SlotTime:
 
     def take(self, edge: EdgeNode, control: Control) -> None:
         """Take what an upstream said."""
+        if self._plan.batch:
+            return
         if edge.source_level == 0:
             self._sources[control.upstream].add(control.partitions)
             return
@@ -94,10 +96,18 @@ class SlotTime:
             source.settle()
 
     def advance(self, op: Operator, *, final: bool) -> None:
-        """Let an operator advance; those before it in the same level have done so."""
+        """Let an operator advance; those before it in the same level have done so.
+
+        In BATCH mode time stands still until the end.
+        """
         if isinstance(op, GeneratorOperator):
             op.know(self._partitions_of(op))
         op.end_records()
+        if self._plan.batch:
+            self._over = self._over or final
+            if final and op.watermark < MAX_WATERMARK:
+                op.on_watermark(MAX_WATERMARK)
+            return
         inputs = self._inputs[op.node.index]
         for edge in self._plan.inputs_of(op.node.index):
             self._tell(edge, inputs.valves[edge.input_index])

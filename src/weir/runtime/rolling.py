@@ -85,12 +85,7 @@ class RollingAggregate(RollingReduce):
 
     def takes_columns(self, edge: EdgeNode) -> bool:
         """Tell whether records of an edge may come as columns: keys and the field are columns."""
-        key, declared = edge.key, edge.type
-        if self._op not in _MERGE or key is None or key.fields is None or len(key.fields) != 1:
-            return False
-        return (
-            isinstance(declared, (RowTypeInfo, TupleTypeInfo)) and declared == self.node.output_type
-        )
+        return aggregates_columns(self._op, edge, self.node.output_type)
 
     def process_columns(self, given: ColumnInput, edge: EdgeNode) -> bool:
         """Aggregate a batch; False when that would not be exact, and nothing was touched."""
@@ -167,11 +162,19 @@ def _with_results(
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-_MERGE: dict[str, Callable[[Any, Any], Any]] = {
+MERGE: dict[str, Callable[[Any, Any], Any]] = {
     "sum": operator.add,
     "min": lambda a, b: min(a, b),
     "max": lambda a, b: max(a, b),
 }
+
+
+def aggregates_columns(op: str, edge: EdgeNode, output_type: Any) -> bool:
+    """Tell whether an aggregate can take columns of an edge: keys and the field are columns."""
+    key, declared = edge.key, edge.type
+    if op not in MERGE or key is None or key.fields is None or len(key.fields) != 1:
+        return False
+    return isinstance(declared, (RowTypeInfo, TupleTypeInfo)) and declared == output_type
 
 
 def field_combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:
@@ -180,7 +183,7 @@ def field_combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:
         return lambda last, v: v if get_field(v, field) < get_field(last, field) else last
     if op == "max_by":
         return lambda last, v: v if get_field(v, field) > get_field(last, field) else last
-    merge = _MERGE[op]
+    merge = MERGE[op]
 
     def combine(last: Any, v: Any) -> Any:
         return with_field(last, field, merge(get_field(last, field), get_field(v, field)))
@@ -190,7 +193,7 @@ def field_combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:
 
 def tuple_combiner(op: str, field: int) -> Callable[[Any, Any], Any]:
     """Return what `field_combiner` does for sum, min and max of records that are tuples."""
-    merge, after = _MERGE[op], field + 1
+    merge, after = MERGE[op], field + 1
 
     def combine(last: Any, v: Any) -> Any:
         return (*last[:field], merge(last[field], v[field]), *last[after:])

@@ -7,7 +7,8 @@ The order of calls is Flink's: restore, `initialize_state`, `open`, records, and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 from weir.backend.base import (
     NO_KEY,
@@ -15,13 +16,14 @@ from weir.backend.base import (
     KeyedBackend,
     KeyedPart,
     KeyedSnapshot,
+    OneKeyState,
     RestoreSource,
     SharedFiles,
     SnapshotKind,
     SnapshotOutput,
     Timers,
 )
-from weir.backend.factory import create_backend
+from weir.backend.factory import BackendSettings, create_backend
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue
 from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
@@ -33,7 +35,7 @@ from weir.runtime.context import (
     RuntimeContext,
     SnapshotContext,
 )
-from weir.runtime.frame import MIN_WATERMARK
+from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK
 from weir.runtime.metrics import OperatorMetrics
 from weir.runtime.operator import Operator, TaskFacts
 from weir.snapshot import SnapshotWriter
@@ -107,6 +109,8 @@ class StatefulOperator(Operator):
         self.processing_timers: Timers = TimerQueue(PROCESSING_TIMERS, keys, groups)
         if node.keyed:
             context = facts.backend_of(node.id)
+            if node.in_batch:
+                context = replace(context, settings=BackendSettings(one_key=True))
             self.backend = create_backend(context, keys, groups, self.namespace_type())
             self.event_timers = self.backend.timers(EVENT_TIMERS)
             self.processing_timers = self.backend.timers(PROCESSING_TIMERS)
@@ -252,6 +256,18 @@ class StatefulOperator(Operator):
     def next_processing_timer(self) -> int | None:
         """Return when state is to be removed that expires by then."""
         return None if self.ttl is None else self.ttl.next_processing_time()
+
+    def end_key(self, group: int) -> None:
+        """All records of a key were handled, in BATCH mode: its timers fire, its state goes."""
+        self.on_watermark(MAX_WATERMARK)
+        self.on_processing_time(MAX_WATERMARK)
+        self.end_epoch()
+        self.watermark = MIN_WATERMARK
+        if self.backend is not None:
+            cast(OneKeyState, self.backend).forget(group)
+
+    def end_keys(self) -> None:
+        """All keys were handled, in BATCH mode."""
 
     def end_stride(self) -> None:
         """Tell the backend that the records are handled whose keys it was told."""

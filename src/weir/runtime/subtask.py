@@ -23,6 +23,7 @@ from weir.codec.pickled import first_unpicklable
 from weir.failpoint import reach
 from weir.graph.plan import EdgeNode, JobPlan, OperatorNode
 from weir.graph.transformation import Partitioning
+from weir.runtime.batch import BatchInput
 from weir.runtime.catalog import slot_operator
 from weir.runtime.columnar import ColumnInput
 from weir.runtime.connected import BROADCAST_INPUT
@@ -98,6 +99,7 @@ class Subtask:
             level: LevelOutput(facts.memory, facts.local_dir)
             for level in range(1, len(plan.level_parallelism))
         }
+        self._batch = BatchInput(plan, self.operators, facts) if plan.batch else None
         self.time = SlotTime(plan, self.operators, facts)
         self._columnar = {
             e.id
@@ -185,7 +187,9 @@ class Subtask:
         self._output[level].restart()
         self._on_processing_time(operators)
         data.sort(key=self._order)
-        if pauses.slices is None:
+        if self._batch is not None:
+            self._process_batch(self._batch, data, operators, pauses.between, final=epoch.final)
+        elif pauses.slices is None:
             self._process(data, pauses.between)
         else:
             self._process_sliced(data, out, pauses.slices, pauses.between)
@@ -218,6 +222,22 @@ class Subtask:
 
     def _order(self, frame: Incoming) -> tuple[int, int, int]:
         return (_priority(self.plan.edges[frame.edge], self.plan), frame.edge, frame.origin)
+
+    def _process_batch(
+        self,
+        waiting: BatchInput,
+        data: list[Incoming],
+        operators: list[Operator],
+        between: Callable[[], None],
+        *,
+        final: bool,
+    ) -> None:
+        self._process_rows(waiting.take(data), between)
+        if final:
+            for op in operators:
+                waiting.finish(op, between)
+        else:
+            waiting.end_epoch()
 
     def _process(self, data: list[Incoming], between: Callable[[], None]) -> None:
         if self._columnar:
@@ -305,6 +325,8 @@ class Subtask:
         return keep(self.plan, level, frames, rows, replayed=replayed)
 
     def _on_processing_time(self, operators: list[Operator]) -> None:
+        if self.plan.batch:
+            return
         now = self.facts.clock.now_ms()
         for op in operators:
             due = op.next_processing_timer()
@@ -364,6 +386,8 @@ class Subtask:
 
     def _report(self, level: int, epoch: int, operators: list[Operator], sent: int) -> Frame:
         timers = [*(op.next_processing_timer() for op in operators), self.time.next_ms()]
+        if self.plan.batch:
+            timers = []
         stateful = [op for op in operators if isinstance(op, StatefulOperator)]
         report = SubtaskReport(
             level=level,

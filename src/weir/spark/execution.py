@@ -64,7 +64,8 @@ def start(graph: StreamGraph, prepare: Callable[[dict[str, str]], Prepared]) -> 
     rest = _rest(resolved)
     announcement = None if rest is None else _announcement(rest)
     declare_types(graph)
-    plan = compile_plan(graph, settings.parallelism or spark.sparkContext.defaultParallelism)
+    default = settings.parallelism or spark.sparkContext.defaultParallelism
+    plan = compile_plan(graph, default, batch=prepared.batch)
     refuse_twin(plan.job_name, settings)  # again: starting Spark takes long enough for one
     submission = Submission(
         graph, plan, settings, shown=resolved.shown(), announcement=announcement
@@ -132,7 +133,7 @@ def _supervisor(submission: Submission, spark: SparkSession, workspace: Workspac
         changed=partial(_changed, workspace, submission.announcement),
         leave=workspace.leave,
     )
-    results = Results(settings.checkpoint.interval_ms is not None)
+    results = Results(plan.batch or settings.checkpoint.interval_ms is not None)
     return Supervisor(spec, engine, network, results, surroundings=surroundings)
 
 

@@ -22,6 +22,7 @@ from weir.connector.decoder import Partition
 from weir.errors import JobExecutionError, UsageError, WeirError
 from weir.graph.kinds import COLLECT
 from weir.graph.plan import JobPlan, OperatorNode, compile_plan
+from weir.graph.runtime_mode import RuntimeMode, runs_in_batch
 from weir.graph.transformation import StreamGraph
 from weir.ids import new_job_id
 from weir.jobmanager.checkpoints import CheckpointRunner
@@ -73,7 +74,8 @@ class HarnessOptions:
     files of any size unless `state_files` says otherwise; `claim` is what a successor may do with
     the checkpoint that it starts from. Without `one_host` the driver does not look at the slots'
     local copies, as if they were on other hosts. In epochs whose barrier may overtake rows, slots
-    handle `slice_rows` records at a time.
+    handle `slice_rows` records at a time. With `mode` BATCH the job runs in batch mode, and so it
+    does with AUTOMATIC if its sources are bounded.
     """
 
     storage: Storage = field(default_factory=MemoryStorage)
@@ -98,6 +100,7 @@ class HarnessOptions:
     local: LocalRecovery = field(default_factory=LocalRecovery)
     one_host: bool = True
     partition_of: Callable[[Any], Partition] | None = None
+    mode: RuntimeMode = RuntimeMode.STREAMING
 
 
 class _Collected(Results):
@@ -161,7 +164,8 @@ class JobHarness:
         )
         self._restore = restore
         self._sent: BarrierEpoch | None = None
-        self.supervisor = self._supervisor(compile_plan(graph, parallelism))
+        batch = runs_in_batch(graph, options.mode)
+        self.supervisor = self._supervisor(compile_plan(graph, parallelism, batch=batch))
         self.control = JobControl(self.supervisor)
 
     def _supervisor(self, plan: JobPlan) -> Supervisor:

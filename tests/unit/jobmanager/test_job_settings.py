@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from weir.errors import UsageError
+from weir.graph.runtime_mode import RuntimeMode
 from weir.jobmanager.claims import ClaimMode
 from weir.jobmanager.restart import ExponentialDelayRestart, FixedDelayRestart, NoRestart
-from weir.jobmanager.settings import JobSettings, LocalRecovery
+from weir.jobmanager.settings import JobSettings, LocalRecovery, for_batch
 
 
 def test_defaults_are_flinks():
@@ -153,3 +154,20 @@ def test_nothing_is_claimed_unless_told_and_legacy_is_deprecated(caplog):
     assert "deprecated" not in caplog.text
     assert JobSettings.of([{key: "LEGACY"}]).claim_mode is ClaimMode.LEGACY
     assert "deprecated" in caplog.text
+
+
+def test_batch_mode_takes_no_checkpoints_and_says_so(caplog):
+    settings = JobSettings.of(
+        [{"execution.runtime-mode": "batch", "execution.checkpointing.interval": "1 s"}]
+    )
+    assert settings.runtime_mode is RuntimeMode.BATCH
+    assert for_batch(settings).checkpoint.interval_ms is None
+    assert "Disabled Checkpointing" in caplog.text
+    quiet = JobSettings.of([{}])
+    assert for_batch(quiet) is quiet
+
+
+def test_batch_mode_does_not_start_from_stored_state():
+    settings = JobSettings.of([{"execution.state-recovery.path": "/savepoints/1"}])
+    with pytest.raises(UsageError, match=r"'/savepoints/1'.*begins at the beginning"):
+        for_batch(settings)

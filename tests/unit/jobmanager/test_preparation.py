@@ -16,6 +16,7 @@ from weir.datastream import (
     KeyedProcessFunction,
     MapFunction,
     ProcessFunction,
+    SourceFunction,
     StreamExecutionEnvironment,
 )
 from weir.datastream.state import ValueStateDescriptor
@@ -212,3 +213,27 @@ def test_where_there_is_doubt_the_slots_decide(function):
     env.from_collection([1]).map(chosen).print()
     env.from_collection([1]).process(Sometimes()).print()
     prepared(env)
+
+
+def test_the_runtime_mode_is_decided_before_anything_runs():
+    assert not prepared().batch
+    assert prepared(execution__runtime_mode="BATCH").batch
+    assert prepared(execution__runtime_mode="AUTOMATIC").batch
+    with pytest.raises(UsageError, match="begins at the beginning"):
+        prepared(execution__runtime_mode="BATCH", execution__state_recovery__path="/none")
+
+
+def test_an_unbounded_source_is_refused_in_batch_mode_unless_its_trigger_ends_it():
+    class Endless(SourceFunction):
+        def run(self, ctx):
+            ctx.collect(1)
+
+        def cancel(self):
+            pass
+
+    env = StreamExecutionEnvironment()
+    env.add_source(Endless()).print()
+    with pytest.raises(UsageError, match="Detected an UNBOUNDED source"):
+        prepared(env, execution__runtime_mode="BATCH")
+    assert not prepared(env, execution__runtime_mode="AUTOMATIC").batch
+    assert prepared(env, execution__runtime_mode="BATCH", weir__trigger="available-now").batch

@@ -6,6 +6,7 @@ from typing import Any
 
 from weir.backend.context import BackendContext
 from weir.backend.hashmap.backend import HashMapBackend
+from weir.backend.hashmap.one_key import OneKeyBackend
 from weir.backend.registry import BackendProvider
 from weir.keygroup import KeyGroupRange
 
@@ -13,6 +14,8 @@ from weir.keygroup import KeyGroupRange
 def _create(
     context: BackendContext, key_type: Any, key_groups: KeyGroupRange, namespace_type: Any
 ) -> HashMapBackend:
+    if context.settings.one_key:
+        return OneKeyBackend(key_type, key_groups, namespace_type)
     tracked = context.settings.incremental
     return HashMapBackend(key_type, key_groups, namespace_type, tracked=tracked)
 

@@ -17,7 +17,7 @@ HOW = (
 # Modules that PyFlink has or had, from 1.13 to 2.x.
 PYFLINK = {
     "weir.common": """
-        completable_future config_options configuration execution_config execution_mode
+        completable_future config_options configuration constants execution_config execution_mode
         input_dependency_constraint io job_client job_execution_result job_id job_status
         restart_strategy serialization serializer time typeinfo types utils watermark_strategy
     """,
@@ -28,7 +28,10 @@ PYFLINK = {
         state_backend stream_execution_environment time_characteristic time_domain timerservice
         utils window
     """,
-    "weir.datastream.connectors": "base file_system hybrid_source jdbc kafka number_seq",
+    "weir.datastream.connectors": """
+        base cassandra dynamic_kafka elasticsearch file_system hybrid_source jdbc kafka kinesis
+        number_seq pulsar rabbitmq
+    """,
 }
 
 

@@ -39,7 +39,7 @@ LAYERS = (
     ("keygroup",),
     ("keys",),
     ("clock", "failpoint", "ids", "nfa", "notices"),
-    ("errors",),
+    ("errors", "table"),
 )
 # The package's own door and the shipped test tools may import anything; nobody imports the latter.
 UNLAYERED = {"__init__", "__main__", "testing"}

@@ -1,5 +1,6 @@
 """PyFlink's `pyflink.common`: types, rows, time, configuration, results of jobs."""
 
+from weir.common._absent import GENERATOR, absent
 from weir.common.completable_future import CompletableFuture
 from weir.common.config_options import ConfigOption, ConfigOptions
 from weir.common.configuration import Configuration
@@ -54,3 +55,5 @@ __all__ = [
     "Types",
     "WatermarkStrategy",
 ]
+
+__getattr__ = absent(__name__, {"AssignerWithPeriodicWatermarksWrapper": GENERATOR})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from weir.common._java_types import JavaTypes
 from weir.common.configuration import Configuration
 from weir.common.execution_mode import ExecutionMode
 from weir.common.input_dependency_constraint import InputDependencyConstraint
@@ -20,7 +21,7 @@ from weir.keygroup import MAX_PARALLELISM_BOUND
 __all__ = ["ExecutionConfig"]
 
 
-class ExecutionConfig:
+class ExecutionConfig(JavaTypes):
     """How the program runs."""
 
     PARALLELISM_DEFAULT = -1
@@ -28,6 +29,7 @@ class ExecutionConfig:
 
     def __init__(self, configuration: Configuration | None = None) -> None:
         """Work on the given configuration, or on a new one."""
+        super().__init__()
         self._configuration = Configuration() if configuration is None else configuration
         self._restart_strategy: RestartStrategyConfiguration | None = None
         self._execution_mode = ExecutionMode.PIPELINED

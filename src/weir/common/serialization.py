@@ -13,6 +13,7 @@ __all__ = [
     "ByteArraySchema",
     "DeserializationSchema",
     "Encoder",
+    "RowFieldExtractorSchema",
     "SerializationSchema",
     "SimpleStringSchema",
 ]
@@ -79,6 +80,43 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
     def get_produced_type(self) -> TypeInformation:
         """Return the type of bytes."""
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class RowFieldExtractorSchema(SerializationSchema):
+    """One field of a row, which holds bytes already: the key or the value of a message.
+
+    Example:
+        >>> RowFieldExtractorSchema(1).serialize(("key", b"value"))
+        b'value'
+    """
+
+    def __init__(self, field_index: int) -> None:
+        """Name the field by its place, from 0.
+
+        Raises:
+            ValueError: the place is negative.
+        """
+        if field_index < 0:
+            msg = f"Field index must be non-negative, got: {field_index}"
+            raise ValueError(msg)
+        self.field_index = field_index
+
+    def serialize(self, element: Any) -> bytes:
+        """Return the bytes in the field; none where the field is empty.
+
+        Raises:
+            UsageError: there is no such field, or it holds something else.
+        """
+        if self.field_index >= len(element):
+            msg = f"RowFieldExtractorSchema({self.field_index}): no such field in {element!r}"
+            raise UsageError(msg)
+        found = element[self.field_index]
+        if found is None:
+            return b""
+        if not isinstance(found, (bytes, bytearray)):
+            msg = f"RowFieldExtractorSchema({self.field_index}): expected bytes, found {found!r}"
+            raise UsageError(msg)
+        return bytes(found)
 
 
 class Encoder:

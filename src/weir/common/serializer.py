@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import BinaryIO, Generic, TypeVar
 
+from weir.common._absent import INTERNAL, absent
+
 __all__ = ["TypeSerializer"]
 
 T = TypeVar("T")
@@ -20,3 +22,6 @@ class TypeSerializer(ABC, Generic[T]):
     @abstractmethod
     def deserialize(self, stream: BinaryIO) -> T:
         """Read a value."""
+
+
+__getattr__ = absent(__name__, {"VoidNamespaceSerializer": INTERNAL})

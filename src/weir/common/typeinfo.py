@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weir.common import _check
+from weir.common._absent import INTERNAL, absent
 from weir.errors import CorruptStateError, UsageError
 
 __all__ = [
@@ -95,6 +96,15 @@ class BasicTypeInfo(TypeInformation):
     def __repr__(self) -> str:
         """Show the call on `Types` that makes this type."""
         return f"Types.{self.kind}()"
+
+
+def _basic_type_info(kind: str) -> Any:
+    return staticmethod(lambda: BasicTypeInfo(kind))
+
+
+_BASIC = "STRING BOOLEAN BYTE SHORT INT LONG FLOAT DOUBLE CHAR BIG_INT BIG_DEC INSTANT"
+for _kind in _BASIC.split():
+    setattr(BasicTypeInfo, f"{_kind}_TYPE_INFO", _basic_type_info(_kind))
 
 
 class _NamedBasic(BasicTypeInfo):
@@ -431,3 +441,12 @@ def type_from_json(description: dict[str, Any]) -> TypeInformation:
         raise CorruptStateError(msg) from error
     msg = f"unknown type {kind!r} in the type description {description!r}"
     raise CorruptStateError(msg)
+
+
+__getattr__ = absent(
+    __name__,
+    {
+        "BasicType ExternalTypeInfo": INTERNAL,
+        "LocalTimeTypeInfo": "is a type of Java: use Types.SQL_DATE(), SQL_TIME(), SQL_TIMESTAMP()",
+    },
+)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from weir.common._absent import GENERATOR, absent
 from weir.common.time import Duration, to_ms
 from weir.errors import UsageError
 from weir.notices import warn_once
@@ -250,3 +251,6 @@ class WatermarkStrategy:
             "how much of every source an epoch gets; limit that at the sources instead",
         )
         return replace(self, alignment=WatermarkAlignment(watermark_group, drift, interval))
+
+
+__getattr__ = absent(__name__, {"AssignerWithPeriodicWatermarksWrapper": GENERATOR})

@@ -7,7 +7,7 @@ are visible in the base path, or in bucket directories below it, once their chec
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from weir.connector.bucket import BucketAssigner
 from weir.connector.file_format import (
@@ -36,6 +36,10 @@ class FileSink(Sink):
     Example:
         >>> sink = FileSink.json_lines("/tmp/out")
     """
+
+    BaseBuilder: ClassVar[type[FileSinkBuilder]]
+    RowFormatBuilder: ClassVar[type[FileSinkBuilder]]
+    BulkFormatBuilder: ClassVar[type[FileSinkBuilder]]
 
     def __init__(
         self, layout: FileLayout, file_format: FileFormat, file_system: FileSystem | None = None
@@ -218,3 +222,7 @@ class CsvBulkWriters:
     def for_schema(schema: Any) -> FileFormat:
         """Return the CSV format of a row type."""
         return CsvFormat(schema)
+
+
+FileSink.BaseBuilder = FileSinkBuilder
+FileSink.RowFormatBuilder = FileSink.BulkFormatBuilder = FileSinkBuilder

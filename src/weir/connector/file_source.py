@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from weir.common.time import Duration
 from weir.common.typeinfo import TypeInformation, Types
@@ -116,6 +116,19 @@ class FileSourceBuilder:
         """Read the files that are there, then end; the default."""
         self._source = replace(self._source, discovery_interval_ms=None)
         return self
+
+    def set_file_enumerator(self, file_enumerator: Any) -> NoReturn:
+        """Refuse: Spark lists the files."""
+        msg = (
+            f"set_file_enumerator({file_enumerator!r}) is an object of Java: choose files by the "
+            "path, or with env.from_dataframe(spark.read.option('pathGlobFilter', …)…)"
+        )
+        raise UsageError(msg)
+
+    def set_split_assigner(self, split_assigner: Any) -> NoReturn:
+        """Refuse: Spark hands out the files."""
+        msg = f"set_split_assigner({split_assigner!r}) is an object of Java: leave it out"
+        raise UsageError(msg)
 
     def build(self) -> FileSource:
         """Return the source."""

@@ -7,6 +7,7 @@ can be made visible atomically. A policy can only close them earlier.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from weir.errors import UsageError
 
@@ -64,6 +65,7 @@ class OnCheckpointRollingPolicy(RollingPolicy):
 class OutputFileConfig:
     """Prefix and suffix of part files: `<prefix>-<uid>-s<subtask>-<n><suffix>`."""
 
+    OutputFileConfigBuilder: ClassVar[type[Any]]
     part_prefix: str = "part"
     part_suffix: str = ""
 
@@ -87,9 +89,9 @@ class OutputFileConfig:
         return self.part_suffix
 
     @staticmethod
-    def builder() -> OutputFileConfigBuilder:
+    def builder() -> _Builder:
         """Start from prefix "part" and no suffix."""
-        return OutputFileConfigBuilder()
+        return _Builder()
 
 
 class OutputFileConfigBuilder:
@@ -112,3 +114,7 @@ class OutputFileConfigBuilder:
     def build(self) -> OutputFileConfig:
         """Return the checked value."""
         return OutputFileConfig(self.part_prefix, self.part_suffix)
+
+
+_Builder = OutputFileConfigBuilder
+OutputFileConfig.OutputFileConfigBuilder = OutputFileConfigBuilder

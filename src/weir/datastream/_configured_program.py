@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
+from weir.common._java_types import warn_of_java_types
 from weir.common.configuration import Configuration
 from weir.common.execution_config import ExecutionConfig
 from weir.common.restart_strategy import RestartStrategyConfiguration
@@ -40,6 +41,22 @@ class ConfiguredProgram(PythonDependencies, Program):
         self._state_backend: StateBackend | None = None
         self._local_parallelism = 0
         self._time_characteristic = TimeCharacteristic.EventTime
+
+    def register_type(self, type_class_name: str) -> None:
+        """Keep the name of a Java type; it has no effect, which is said once."""
+        warn_of_java_types("register_type")
+        self._execution_config.register_pojo_type(type_class_name)
+
+    def add_default_kryo_serializer(self, type_class_name: str, serializer_class_name: str) -> None:
+        """Keep the default serialiser of a Java type; it has no effect, which is said once."""
+        self._execution_config.add_default_kryo_serializer(type_class_name, serializer_class_name)
+
+    def register_type_with_kryo_serializer(
+        self, type_class_name: str, serializer_class_name: str
+    ) -> None:
+        """Keep the serialiser of a Java type; it has no effect, which is said once."""
+        config = self._execution_config
+        config.register_type_with_kryo_serializer(type_class_name, serializer_class_name)
 
     def get_config(self) -> ExecutionConfig:
         """Return the execution settings."""

@@ -11,6 +11,7 @@ from typing import Any
 from weir.metrics import MetricGroup
 from weir.state.descriptor import (
     AggregatingStateDescriptor,
+    FoldingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
@@ -52,6 +53,12 @@ class KeyedStateStore(ABC):
         self, state_descriptor: AggregatingStateDescriptor
     ) -> AggregatingState[Any, Any]:
         """Return a state that keeps the aggregate of what was added, per key."""
+
+    def get_folding_state(
+        self, state_descriptor: FoldingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        """Return a state that folds what is added into one value, per key."""
+        return self.get_aggregating_state(state_descriptor)
 
 
 class RuntimeContext(KeyedStateStore):

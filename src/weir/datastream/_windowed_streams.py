@@ -124,19 +124,21 @@ class _Windowed(Generic[S]):
         contents = Contents(Holding.AGGREGATED, aggregate_function, held)
         return self._declare(contents, window_function, output_type)
 
-    def apply(self, window_function: Any, output_type: Any = None) -> S:
-        """Give all records of a window to a window function."""
+    def apply(self, window_function: Any, output_type: Any = None, result_type: Any = None) -> S:
+        """Give all records of a window to a window function; `result_type` is the older name."""
         require_instance(window_function, self._apply_kind.__name__)
         require_type(window_function, self._apply_kind, f"a {self._apply_kind.__name__}")
-        return self._declare(self._records(), window_function, output_type)
+        return self._declare(self._records(), window_function, output_type or result_type)
 
-    def process(self, process_window_function: Any, output_type: Any = None) -> S:
-        """Give all records of a window to a process window function."""
+    def process(
+        self, process_window_function: Any, output_type: Any = None, result_type: Any = None
+    ) -> S:
+        """Give all records to a process window function; `result_type` is an older name."""
         require_instance(process_window_function, self._process_kind.__name__)
         require_type(
             process_window_function, self._process_kind, f"a {self._process_kind.__name__}"
         )
-        return self._declare(self._records(), process_window_function, output_type)
+        return self._declare(self._records(), process_window_function, output_type or result_type)
 
     def sum(self, position_to_sum: int | str = 0) -> S:
         """Emit, per window, the first record with the sum of a field."""

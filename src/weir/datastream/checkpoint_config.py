@@ -30,6 +30,9 @@ _UNLIMITED_FAILURES = 2**31 - 1
 class CheckpointConfig:
     """When checkpoints are taken, how long they may take, and what becomes of them."""
 
+    ExternalizedCheckpointCleanup: ClassVar[type[ExternalizedCheckpointRetention]] = (
+        ExternalizedCheckpointRetention
+    )
     DEFAULT_MODE: ClassVar[CheckpointingMode] = CheckpointingMode.EXACTLY_ONCE
     DEFAULT_TIMEOUT: ClassVar[int] = 10 * 60 * 1000
     DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS: ClassVar[int] = 0

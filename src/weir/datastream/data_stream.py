@@ -6,9 +6,11 @@ spread over the next one. Nothing runs before `execute()`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
+from weir.common._absent import absent
 from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import FieldTimestamps, WatermarkStrategy
 from weir.datastream._checks import (
@@ -59,6 +61,7 @@ from weir.errors import UsageError
 from weir.graph import kinds
 from weir.graph.kinds import Kind
 from weir.graph.transformation import Edge, Partitioning, Transformation
+from weir.notices import warn_once
 from weir.state.descriptor import MapStateDescriptor
 from weir.window.assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
@@ -75,6 +78,9 @@ __all__ = [
     "KeyedStream",
     "WindowedStream",
 ]
+
+log = logging.getLogger("weir.datastream")
+D = TypeVar("D", bound="DataStream")
 
 
 class DataStream(Stream):
@@ -128,6 +134,15 @@ class DataStream(Stream):
         declared = declared_type(key_type or key_type_info, "key_type")
         spec = key_spec(key_selector, declared, self.record_type)
         return KeyedStream(self, self._spread(Partitioning.HASH, key=spec))
+
+    def cache(self: D) -> D:
+        """Return the stream itself, and say once that nothing is kept for later programs."""
+        warn_once(
+            log,
+            "cache() has no effect, because a program reads its sources again; to keep a result, "
+            "write it with a sink and read that",
+        )
+        return self
 
     def union(self, *streams: DataStream) -> DataStream:
         """Merge streams of one record type; a keyed stream loses its keys."""
@@ -429,3 +444,9 @@ def _require_process(func: Any, kind: type, where: str) -> None:
     if not isinstance(func, kind):
         msg = f"process() {where} requires a {kind.__name__}, found {type(func).__name__}: {func!r}"
         raise TypeError(msg)
+
+
+__getattr__ = absent(
+    __name__,
+    {"CachedDataStream": "is what PyFlink's cache() returns; here cache() returns the stream"},
+)

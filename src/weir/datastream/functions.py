@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
+from weir.common._absent import INTERNAL, JAVA, absent
 from weir.datastream._async_functions import (
     AsyncFunction,
     AsyncRetryPredicate,
@@ -458,3 +459,19 @@ class SinkFunction(Function):
     @abstractmethod
     def invoke(self, value: Any, context: SinkFunction.Context) -> None:
         """Write one record."""
+
+
+__getattr__ = absent(
+    __name__,
+    {
+        "FunctionWrapper MapFunctionWrapper FlatMapFunctionWrapper FilterFunctionWrapper "
+        "ReduceFunctionWrapper KeySelectorFunctionWrapper PartitionerFunctionWrapper": INTERNAL,
+        "JavaFunctionWrapper": JAVA,
+        "InternalWindowFunction InternalIterableWindowFunction InternalProcessWindowContext "
+        "InternalIterableProcessWindowFunction InternalSingleValueWindowFunction "
+        "InternalSingleValueAllWindowFunction InternalIterableAllWindowFunction "
+        "InternalProcessAllWindowContext InternalSingleValueProcessWindowFunction "
+        "InternalSingleValueProcessAllWindowFunction InternalIterableProcessAllWindowFunction "
+        "PassThroughWindowFunction PassThroughAllWindowFunction AsyncFunctionDescriptor": INTERNAL,
+    },
+)

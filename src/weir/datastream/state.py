@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weir.state.descriptor import (
     AggregatingStateDescriptor,
+    FoldingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
@@ -25,11 +26,15 @@ from weir.state.handles import (
 from weir.state.operator_state import OperatorStateStore
 from weir.state.ttl.config import StateTtlConfig
 
+FoldingState = AggregatingState
+
 __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
     "BroadcastState",
+    "FoldingState",
+    "FoldingStateDescriptor",
     "ListState",
     "ListStateDescriptor",
     "MapState",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from weir.common.configuration import Configuration
 from weir.common.job_client import JobClient
@@ -33,6 +33,7 @@ from weir.datastream._spark_session import (
 from weir.datastream._stream import declared_type
 from weir.datastream.data_stream import DataStream
 from weir.datastream.functions import SourceFunction
+from weir.errors import UsageError
 from weir.graph.kinds import SOURCE
 from weir.graph.transformation import DEFAULT_JOB_NAME, Edge
 
@@ -97,6 +98,18 @@ class StreamExecutionEnvironment(ConfiguredProgram):
         """Return a stream of the lines of a file or of the files of a directory."""
         source = TextFileSource(str(file_path), charset_name)
         return self._source(source, "Text File Source", Types.STRING())
+
+    def create_input(self, input_format: Any, type_info: Any = None) -> NoReturn:
+        """Refuse: formats of Java have no place here.
+
+        Raises:
+            UsageError: always, with what to use instead.
+        """
+        msg = (
+            f"create_input({input_format!r}) reads with a format of Java: use FileSource, "
+            "read_text_file(), or from_dataframe(spark.read…) for other formats"
+        )
+        raise UsageError(msg)
 
     def from_dataframe(
         self,

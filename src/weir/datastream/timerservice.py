@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from weir.common._absent import INTERNAL, absent
+
 
 class TimerService(ABC):
     """Tells the time and keeps timers.
@@ -35,3 +37,6 @@ class TimerService(ABC):
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
         """Forget an event-time timer; without effect when there is none."""
+
+
+__getattr__ = absent(__name__, {"InternalTimerService InternalTimer": INTERNAL})

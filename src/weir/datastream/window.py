@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weir.common._absent import INTERNAL, absent
 from weir.window.assigners import (
     CountSlidingWindowAssigner,
     CountTumblingWindowAssigner,
@@ -91,3 +92,8 @@ __all__ = [
     "Window",
     "WindowAssigner",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {"WindowOperationDescriptor Min long_to_int_with_bit_mixing mod_inverse": INTERNAL},
+)

@@ -72,6 +72,22 @@ REFUSED: Final = (
         "`UsageError`: use `env.from_dataframe(spark.readStream.schema(…).parquet(…))`",
         "for_bulk_file_format",
     ),
+    _refused(
+        "`create_input`",
+        "`UsageError`: use `FileSource` or `env.from_dataframe(spark.read…)`",
+        "create_input",
+    ),
+    _refused(
+        "`set_file_enumerator`, `set_split_assigner`",
+        "`UsageError`: Spark lists the files and hands them out",
+        "set_file_enumerator",
+        "set_split_assigner",
+    ),
+    Fact(
+        Meets.REFUSED,
+        "a number where an older state backend expects a path",
+        "`UsageError`, unless it is Java's order: `FsStateBackend(path, False)`",
+    ),
     Fact(
         Meets.REFUSED,
         "`enable_time_to_live` on operator state",
@@ -100,6 +116,7 @@ IGNORED: Final = (
         "watermarks move once an epoch",
         "set_auto_watermark_interval",
     ),
+    _ignored("`cache`", "a program reads its sources again", "cache"),
     _ignored(
         "`with_watermark_alignment`",
         "Spark chooses what is read next",
@@ -116,6 +133,8 @@ IGNORED: Final = (
             "register_kryo_type",
             "register_type_with_kryo_serializer",
             "add_default_kryo_serializer",
+            "register_type",
+            "disable_auto_type_registration",
         ),
     ),
 )
@@ -213,10 +232,6 @@ INSTEAD: Final = {
 
 # Methods of PyFlink that no class of Weir need have; reported only where none has them.
 METHODS: Final = {
-    "cache": "collect the stream, or write it to files and read those",
-    "create_input": "use env.from_dataframe(spark.read.format(…))",
-    "set_file_enumerator": "Spark finds the files",
-    "set_split_assigner": "Spark deals the files out",
     "enable_compact": "compact files with Spark, behind the sink",
     "get_transformer": "there is no Java behind a program",
     "to_append_stream": "there is no Table API",

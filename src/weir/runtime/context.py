@@ -50,6 +50,8 @@ class KeyedStateStore:
         """Return an AggregatingState."""
         return self._keyed(state_descriptor)
 
+    get_folding_state = get_aggregating_state
+
     def _keyed(self, descriptor: Any) -> Any:
         if self._backend is None:
             kind = type(descriptor).__name__.removesuffix("Descriptor")

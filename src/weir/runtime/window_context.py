@@ -205,6 +205,7 @@ class WindowStateStore:
         return _InNamespace(self._get_state(state_descriptor), self._current, self._namespace)
 
     get_list_state = get_map_state = get_reducing_state = get_aggregating_state = get_state
+    get_folding_state = get_state
 
 
 class WindowFunctionContext:

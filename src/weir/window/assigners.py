@@ -318,9 +318,9 @@ class EventTimeSessionWindows(_FixedGap):
         return EventTimeSessionWindows(to_ms(size))
 
     @staticmethod
-    def with_dynamic_gap(session_window_time_gap_extractor: Any) -> DynamicEventTimeSessionWindows:
+    def with_dynamic_gap(extractor: Any) -> DynamicEventTimeSessionWindows:
         """Return the assigner of gaps that records say."""
-        return DynamicEventTimeSessionWindows(session_window_time_gap_extractor)
+        return DynamicEventTimeSessionWindows(extractor)
 
 
 class ProcessingTimeSessionWindows(_FixedGap):
@@ -335,19 +335,19 @@ class ProcessingTimeSessionWindows(_FixedGap):
 
     @staticmethod
     def with_dynamic_gap(
-        session_window_time_gap_extractor: Any,
+        extractor: Any,
     ) -> DynamicProcessingTimeSessionWindows:
         """Return the assigner of gaps that records say."""
-        return DynamicProcessingTimeSessionWindows(session_window_time_gap_extractor)
+        return DynamicProcessingTimeSessionWindows(extractor)
 
 
 class DynamicEventTimeSessionWindows(_DynamicGap):
     """Sessions by event time whose gap every record says."""
 
     @staticmethod
-    def with_dynamic_gap(session_window_time_gap_extractor: Any) -> DynamicEventTimeSessionWindows:
+    def with_dynamic_gap(extractor: Any) -> DynamicEventTimeSessionWindows:
         """Return the assigner of gaps that records say."""
-        return DynamicEventTimeSessionWindows(session_window_time_gap_extractor)
+        return DynamicEventTimeSessionWindows(extractor)
 
 
 class DynamicProcessingTimeSessionWindows(_DynamicGap):
@@ -357,10 +357,10 @@ class DynamicProcessingTimeSessionWindows(_DynamicGap):
 
     @staticmethod
     def with_dynamic_gap(
-        session_window_time_gap_extractor: Any,
+        extractor: Any,
     ) -> DynamicProcessingTimeSessionWindows:
         """Return the assigner of gaps that records say."""
-        return DynamicProcessingTimeSessionWindows(session_window_time_gap_extractor)
+        return DynamicProcessingTimeSessionWindows(extractor)
 
 
 class GlobalWindows(WindowAssigner[Any, Any]):

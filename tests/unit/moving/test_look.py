@@ -133,15 +133,23 @@ def test_calls_that_are_ignored_or_different_exist_here():
 
 
 def test_calls_that_are_refused_are_refused():
+    from weir.datastream import StreamExecutionEnvironment
     from weir.datastream.connectors.file_system import FileSource, StreamFormat
 
     refused = {call for f in FACTS if f.meets is Meets.REFUSED for call in f.calls}
-    assert refused == {"monitor_continuously", "for_bulk_file_format"}
+    java = {"set_file_enumerator", "set_split_assigner"}
+    assert refused == {"monitor_continuously", "for_bulk_file_format", "create_input", *java}
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(UsageError):
+        env.create_input(None)
     with pytest.raises(UsageError):
         FileSource.for_bulk_file_format(None, "x")
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "x")
     with pytest.raises(UsageError):
         builder.monitor_continuously(1000).build().parts()
+    for name in java:
+        with pytest.raises(UsageError):
+            getattr(builder, name)(None)
 
 
 def test_advice_is_for_what_is_not_there():

@@ -1,6 +1,15 @@
 """Connectors, with PyFlink's module paths: `pyflink.datastream.connectors` and its modules."""
 
+from weir.common._absent import absent
 from weir.connector.discard import DiscardingSink
+from weir.datastream.connectors._elsewhere import (
+    CASSANDRA,
+    ELASTICSEARCH,
+    HYBRID,
+    KINESIS,
+    PULSAR,
+    RABBITMQ,
+)
 from weir.datastream.connectors.base import (
     DeliveryGuarantee,
     Sink,
@@ -35,3 +44,7 @@ __all__ = [
     "StreamFormat",
     "TwoPhaseCommitSinkFunction",
 ]
+
+__getattr__ = absent(
+    __name__, {**PULSAR, **KINESIS, **ELASTICSEARCH, **CASSANDRA, **RABBITMQ, **HYBRID}
+)

@@ -1,5 +1,6 @@
 """Base classes of connectors, at PyFlink's path."""
 
+from weir.common._absent import INTERNAL, absent
 from weir.connector.delivery import DeliveryGuarantee
 from weir.connector.file_source import Source
 from weir.connector.sink import Sink, SinkWriter, WriterContext
@@ -13,3 +14,11 @@ __all__ = [
     "TwoPhaseCommitSinkFunction",
     "WriterContext",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {
+        "StreamTransformer SupportsPreprocessing": f"{INTERNAL}: change the stream in front of the "
+        "sink",
+    },
+)

@@ -1,5 +1,6 @@
 """File sources and sinks, at PyFlink's path."""
 
+from weir.common._absent import JAVA, absent
 from weir.connector.bucket import BucketAssigner
 from weir.connector.file_format import FileFormat
 from weir.connector.file_format import FileFormat as BulkWriterFactory
@@ -28,3 +29,11 @@ __all__ = [
     "RollingPolicy",
     "StreamFormat",
 ]
+
+__getattr__ = absent(
+    __name__,
+    {
+        "FileEnumeratorProvider FileSplitAssignerProvider": f"{JAVA}: Spark lists the files and "
+        "hands them out",
+    },
+)

@@ -1,0 +1,8 @@
+"""PyFlink's path of Elasticsearch's connector: importing a name says what to use instead."""
+
+from weir.common._absent import absent
+from weir.datastream.connectors._elsewhere import ELASTICSEARCH
+
+__all__: list[str] = []
+
+__getattr__ = absent(__name__, ELASTICSEARCH)

@@ -1,0 +1,8 @@
+"""PyFlink's path of Kinesis' connector: importing a name says what to use instead."""
+
+from weir.common._absent import absent
+from weir.datastream.connectors._elsewhere import KINESIS
+
+__all__: list[str] = []
+
+__getattr__ = absent(__name__, KINESIS)

@@ -17,6 +17,7 @@ from tests.window_driver import MAX, Driver
 
 from weir.backend.factory import BackendSettings
 from weir.common import Types
+from weir.datastream import ProcessWindowFunction
 from weir.datastream.output_tag import OutputTag
 from weir.datastream.window import (
     EventTimeTrigger,
@@ -29,9 +30,19 @@ RECORD = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
 OPS = ("sum", "min", "max", "min_by", "max_by")
 
 
+class Whole(ProcessWindowFunction):
+    """Gives the records of a window, as one record of the same type."""
+
+    def process(self, key, context, elements):
+        records = list(elements)
+        yield key, ",".join(other for _, other, _ in records), sum(n for _, _, n in records)
+
+
 def aggregated(op, records):
     """What an aggregate is, in plain Python."""
     first, numbers = records[0], [r[2] for r in records]
+    if op == "process":
+        return first[0], ",".join(r[1] for r in records), sum(numbers)
     if op in ("min_by", "max_by"):
         return (min if op == "min_by" else max)(records, key=lambda r: r[2])
     total = {"sum": sum, "min": min, "max": max}[op](numbers)
@@ -79,7 +90,10 @@ def declare(kind, op, lateness, purging, tagged):
             windowed.side_output_late_data(OutputTag("late", RECORD))
         if purging:
             windowed.trigger(PurgingTrigger.of(EventTimeTrigger.create()))
-        getattr(windowed, op)(2)
+        if op == "process":
+            windowed.process(Whole(), RECORD)
+        else:
+            getattr(windowed, op)(2)
 
     return declared
 
@@ -160,14 +174,14 @@ OPTIONS = st.tuples(st.sampled_from([0, 0, 4]), st.booleans(), st.booleans())
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(KINDS, st.sampled_from(OPS), OPTIONS, STEPS)
+@given(KINDS, st.sampled_from([*OPS, "process"]), OPTIONS, STEPS)
 def test_columns_and_records_make_the_same_of_windows(kind, op, options, steps):
     compare(kind, op, options, steps)
 
 
 @pytest.mark.parametrize("tracked", [False, True])
 @settings(max_examples=examples(20), deadline=None)
-@given(KINDS, st.sampled_from(OPS), OPTIONS, STEPS)
+@given(KINDS, st.sampled_from([*OPS, "process"]), OPTIONS, STEPS)
 def test_columns_do_on_every_backend(tracked, kind, op, options, steps):
     backends = [
         BackendSettings("rocksdb", incremental=tracked),

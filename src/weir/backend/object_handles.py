@@ -217,6 +217,24 @@ class ObjectListState(_OverObjects, ListState[Any]):
         c = self._current
         self._groups[c.group][address_of(c.key, c.namespace)] = elements
 
+    def extend_all(
+        self, keys: Sequence[Any], groups: Sequence[int], lists: Sequence[list[Any]]
+    ) -> list[int]:
+        """Append admitted elements for each of some keys, in the current namespace.
+
+        The lists are the state's from now on. Return the positions of keys that had none.
+        """
+        tables, namespace = self._groups, self._current.namespace
+        new: list[int] = []
+        for i, (key, group, elements) in enumerate(zip(keys, groups, lists, strict=True)):
+            table, address = tables[group], address_of(key, namespace)
+            if address in table:
+                table[address].extend(elements)
+            else:
+                table[address] = elements
+                new.append(i)
+        return new
+
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
         """Append the lists of the sources to that of the target."""
         c = self._current

@@ -46,7 +46,7 @@ class ColumnInput:
 class ColumnarChunk(Chunk):
     """Records that are still columns; they become Python records when somebody asks for them."""
 
-    __slots__ = ("_rows", "batch", "stamps", "type")
+    __slots__ = ("_rows", "batch", "stamps")
 
     def __init__(self, batch: pa.RecordBatch, type_info: Any, stamps: pa.Array | None) -> None:
         """Hold the columns as they are."""

@@ -65,10 +65,11 @@ class Incoming:
 class Chunk:
     """A run of records of one edge, as parallel lists; `None` lists mean "none of them has one".
 
-    `numbers` holds integer keys, and groups, once more as arrays, where they came as such.
+    `numbers` holds integer keys, and groups, once more as arrays, where they came as such. `type`
+    is that of the columns that the records were, None when they were none.
     """
 
-    __slots__ = ("groups", "keys", "numbers", "timestamps", "values")
+    __slots__ = ("groups", "keys", "numbers", "timestamps", "type", "values")
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class Chunk:
     ) -> None:
         """Hold the lists as they are."""
         self.numbers = numbers
+        self.type: Any = None
         self.values = values
         self.timestamps = timestamps
         self.keys = keys
@@ -303,13 +305,15 @@ def batch_to_chunk(batch: pa.RecordBatch, edge: EdgeNode) -> Chunk:
     columns = batch_to_columns(batch, edge.type)
     keys = _keys(batch, columns, edge)
     numbers = None if owners is None else _key_numbers(batch, edge)
-    return Chunk(
+    chunk = Chunk(
         columns_to_rows(columns, edge.type),
         timestamps=timestamps,
         keys=keys,
         groups=groups,
         numbers=None if numbers is None else (numbers, owners),
     )
+    chunk.type = edge.type
+    return chunk
 
 
 def read_batch(payload: pa.Buffer) -> pa.RecordBatch:

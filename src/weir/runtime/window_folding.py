@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from weir.backend.address import split_address
 from weir.backend.base import Timers
+from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from weir.errors import UsageError
 from weir.runtime.frame import Chunk
 from weir.runtime.window_contents import Fold, Folded, Records, ReduceFold
@@ -28,7 +29,7 @@ from weir.window.windows import MAX_TIMESTAMP, MIN_TIMESTAMP, TimeWindow, time_w
 
 _UNREAD: Final = object()
 _BATCH = 1024
-PENDING_MAX = 1 << 16
+PENDING_MAX = 1 << 17
 """How many keys of windows, or records, may wait to be written."""
 
 Rows = list[int] | None
@@ -54,13 +55,15 @@ def _plain(trigger: Trigger[Any, Any]) -> Trigger[Any, Any]:
 class _Pane:
     """What the records of an epoch make of one window, by key; not yet in the state.
 
-    `held` is a folded value that goes on from the state's, or records that come behind it.
+    `held` is a folded value that goes on from the state's, or records that come behind it; these
+    are `admitted` when all have the declared type for sure.
     """
 
-    __slots__ = ("held", "namespace", "opened", "owners")
+    __slots__ = ("admitted", "held", "namespace", "opened", "owners")
 
     def __init__(self, namespace: tuple[int, int]) -> None:
         self.namespace = namespace
+        self.admitted = True
         self.held: dict[Any, Any] = {}
         self.owners: dict[Any, int] = {}
         self.opened: list[Any] = []
@@ -95,6 +98,7 @@ class Folding:
         self._event_time: bool = operator.event_time
         self._lateness_ms = spec.lateness_ms if operator.event_time else 0
         self._purges = type(spec.trigger) is PurgingTrigger
+        self._extends = self._fold is None and hasattr(self._contents.state, "extend_all")
         # An accumulator's result may be anything, and raise.
         reduces = isinstance(self._fold, ReduceFold)
         self._passes = spec.calling is Calling.PASS and not self._lateness_ms and reduces
@@ -174,6 +178,7 @@ class Folding:
             if pane is None:
                 pane = self._panes[start] = _Pane(self._namespace(start, values[0]))
             if self._fold is None:
+                pane.admitted = pane.admitted and self._is_admitted(chunk)
                 self._pending += pane.append(values, keys, groups)
             else:
                 self._pending += self._folded(self._fold, pane, values, keys=keys, groups=groups)
@@ -248,6 +253,9 @@ class Folding:
         write = state.add_all if self._fold is None else state.update
         for pane in panes.values():
             current.namespace = pane.namespace
+            if self._extends and pane.admitted:
+                self._extend(pane)
+                continue
             owners, held = pane.owners, None
             try:
                 for k, held in pane.held.items():
@@ -257,6 +265,24 @@ class Folding:
             except BaseException as error:
                 raise self._operator.failed(error, held) from None
             self._register(pane)
+
+    def _is_admitted(self, chunk: Chunk) -> bool:
+        """Tell whether records were columns of the type that windows hold them in."""
+        if chunk.type is None:
+            return False
+        declared = self._operator.spec.contents.value_type
+        rows = isinstance(declared, (RowTypeInfo, TupleTypeInfo))
+        return rows and (chunk.type is declared or chunk.type == declared)
+
+    def _extend(self, pane: _Pane) -> None:
+        """Write records that need no look at each, and set timers where there were none."""
+        keys = list(pane.held)
+        groups = [pane.owners[key] for key in keys]
+        state: Any = self._contents.state
+        new = state.extend_all(keys, groups, list(pane.held.values()))
+        if len(new) < len(keys):
+            keys, groups = [keys[i] for i in new], [groups[i] for i in new]
+        self._register_all(pane.namespace, keys, groups)
 
     def _register(self, pane: _Pane) -> None:
         """Set the timers of a window; for a key that has them nothing happens."""

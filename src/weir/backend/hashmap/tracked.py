@@ -213,6 +213,16 @@ class _List(_Tracked, ObjectListState):
         self._mark_tail()
         ObjectListState.add_all(self, values)
 
+    def extend_all(
+        self, keys: Sequence[Any], groups: Sequence[int], lists: Sequence[list[Any]]
+    ) -> list[int]:
+        namespace = self._current.namespace
+        for key, group in zip(keys, groups, strict=True):
+            marks, address = self._marks[group], address_of(key, namespace)
+            if address not in marks:
+                marks[address] = len(self._groups[group].get(address) or ())
+        return ObjectListState.extend_all(self, keys, groups, lists)
+
     def update(self, values: Iterable[Any]) -> None:
         _mark(self)
         ObjectListState.update(self, values)

@@ -18,7 +18,7 @@ from weir.cli.list import list_jobs
 from weir.cli.rescale import rescale
 from weir.cli.run import run
 from weir.cli.savepoint import savepoint
-from weir.cli.state_values import state
+from weir.cli.state_edit import state
 from weir.cli.stop import stop
 from weir.cli.token import token
 

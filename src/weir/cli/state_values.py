@@ -90,11 +90,7 @@ def cat(path: str, **options: Any) -> None:
 @definitions_option
 def export(path: str, output: str, form: str | None, **options: Any) -> None:
     """Write the values of STATE of OPERATOR in the checkpoint or savepoint PATH to a file."""
-    ending = output.rpartition(".")[2].lower().replace("jsonl", "json")
-    chosen = form or ending
-    if chosen not in FORMATS:
-        msg = f"{output!r} does not say which format is wanted: give --format {'|'.join(FORMATS)}"
-        raise UsageError(msg)
+    chosen = file_format(output, form)
     table, batches = _chosen(path, options)
     count = write_file(output, chosen, table.schema, batches)
     say([f"{count:,} rows of {table.name!r} are in {output!r}."])
@@ -129,6 +125,19 @@ def diff_command(before: str, after: str, **options: Any) -> None:
         say(["Nothing differs."])
     if differing and options["exit_code"]:
         raise SystemExit(1)
+
+
+def file_format(file: str, form: str | None) -> str:
+    """Return the format of a file: the one that was asked for, or what its name says.
+
+    Raises:
+        UsageError: neither does.
+    """
+    found = form or file.rpartition(".")[2].lower().replace("jsonl", "json")
+    if found not in FORMATS:
+        msg = f"{file!r} does not say which format is wanted: give --format {'|'.join(FORMATS)}"
+        raise UsageError(msg)
+    return found
 
 
 def _diff_lines(result: StateDiff) -> Iterator[str]:

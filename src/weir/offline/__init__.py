@@ -7,11 +7,13 @@ program that wrote it, unless that is allowed.
 
 from weir.offline.contents import SnapshotContents, read_snapshot
 from weir.offline.describe import describe
+from weir.offline.editing import SavepointEdit
 from weir.offline.listing import list_snapshots
 from weir.offline.model import Description, Summary
 
 __all__ = [
     "Description",
+    "SavepointEdit",
     "SnapshotContents",
     "Summary",
     "describe",

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from weir.errors import StorageError, UsageError
 from weir.ids import unique_suffix
+from weir.offline.tables import KEY_GROUP
 
 FORMATS: Final = ("json", "csv", "parquet")
 
@@ -100,9 +101,12 @@ def _write(path: Path, form: str, schema: Any, batches: Iterator[Any]) -> int:
 def read_file(path: str, form: str, schema: Any) -> Iterator[Any]:
     """Yield the rows of a file that `write_file` made, as batches of a schema.
 
+    A column of key groups may be missing: they follow from the keys.
+
     Raises:
         UsageError: there is no such file, or its columns are not those of the schema.
     """
+    schema = pa.schema([field for field in schema if field.name != KEY_GROUP])
     try:
         if form == "parquet":
             with pq.ParquetFile(path) as file:

@@ -1,0 +1,491 @@
+"""New savepoints: made of nothing, or of an existing one with some states changed.
+
+What is not changed is taken over as it is: files are copied, or rewritten without decoding a value.
+The source is only read. `write` either makes a whole savepoint or leaves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from weir.checkpoint.metadata import (
+    CheckpointMetadata,
+    FileRecord,
+    OperatorRecord,
+    SourceLayout,
+    SourcePositions,
+)
+from weir.checkpoint.paths import metadata_path
+from weir.checkpoint.store import write_metadata
+from weir.clock import Clock, SystemClock
+from weir.codec.portable import Portable, portable
+from weir.common.typeinfo import TypeInformation
+from weir.errors import UsageError
+from weir.ids import new_job_id, operator_id
+from weir.keygroup import MAX_PARALLELISM_BOUND, range_of, subtask_of
+from weir.offline.contents import SnapshotContents
+from weir.offline.encoding import sorted_by_group
+from weir.offline.keyed import Layout, StoredKind, stored_kinds
+from weir.offline.opened import OpenSnapshot
+from weir.offline.tables import KEY_GROUP
+from weir.offline.writing import (
+    NewElements,
+    OperatorEdit,
+    Target,
+    copy_file,
+    kind_of,
+    write_keyed,
+)
+from weir.runtime.window_contents import CONTENTS
+from weir.state.descriptor import StateDescriptor
+from weir.storage.options import StorageOptions
+
+_HEAD_LINES: Final = 2
+_MODES: Final = ("SPLIT", "UNION", "BROADCAST")
+
+
+class KeyedRows(Protocol):
+    """Where the rows of a keyed state come from, and who writes them."""
+
+    def write(
+        self,
+        target: Target,
+        operator: OperatorRecord,
+        name: str,
+        state: tuple[StoredKind, Layout],
+    ) -> list[FileRecord]:
+        """Write a file for each subtask of the operator, in their order."""
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """Rows in any order, all of which are held in memory while they are written."""
+
+    batches: Iterable[Any]
+
+    def write(
+        self,
+        target: Target,
+        operator: OperatorRecord,
+        name: str,
+        state: tuple[StoredKind, Layout],
+    ) -> list[FileRecord]:
+        """Write a file for each subtask of the operator, in their order."""
+        width, groups = operator.parallelism, operator.max_parallelism
+        owned: list[list[Any]] = [[] for _ in range(width)]
+        for batch in sorted_by_group(self.batches, state[1], groups):
+            column = batch.column(batch.schema.get_field_index(KEY_GROUP)).to_pylist()
+            owners = [subtask_of(group, width, groups) for group in column]
+            for owner in sorted(set(owners)):
+                first = owners.index(owner)
+                owned[owner].append(batch.slice(first, owners.count(owner)))
+        return [
+            write_keyed(
+                target,
+                operator.id,
+                name,
+                state,
+                rows=(index, range_of(index, width, groups), owned[index]),
+            )
+            for index in range(width)
+        ]
+
+
+@dataclass
+class _Pending:
+    """What was asked for one operator."""
+
+    record: OperatorRecord
+    source_id: str | None = None
+    keyed: dict[str, tuple[StoredKind, KeyedRows]] = field(default_factory=dict)
+    elements: dict[str, Callable[[], NewElements]] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.keyed or self.elements or self.dropped or self.source_id)
+
+    @property
+    def has_attachments(self) -> bool:
+        """Tell whether its files name other files, which would not be found after a copy."""
+        return any(subtask.attachments for subtask in self.record.subtasks)
+
+
+class SavepointEdit:
+    """Collects changes and writes a savepoint; every method returns itself."""
+
+    def __init__(
+        self,
+        metadata: CheckpointMetadata,
+        source: OpenSnapshot | None = None,
+        *,
+        clock: Clock | None = None,
+        unpickle: bool = False,
+    ) -> None:
+        self._metadata = metadata
+        self._source = source
+        self._clock = clock or SystemClock()
+        self._unpickle = unpickle
+        self._operators = {record.id: _Pending(record) for record in metadata.operators}
+
+    @classmethod
+    def new(cls, checkpoint_id: int = 1, *, clock: Clock | None = None) -> SavepointEdit:
+        """Begin a savepoint without any operator and source."""
+        metadata = CheckpointMetadata(
+            checkpoint_id, new_job_id(), "state processor", 0, kind="savepoint", epoch=-1
+        )
+        return cls(metadata, clock=clock)
+
+    @classmethod
+    def of(
+        cls,
+        contents: SnapshotContents,
+        *,
+        drop_in_flight: bool = False,
+        clock: Clock | None = None,
+    ) -> SavepointEdit:
+        """Begin with everything that a checkpoint or savepoint holds.
+
+        Raises:
+            UsageError: it holds rows in flight, and they are not to be dropped.
+        """
+        metadata = contents.snapshot.metadata
+        if metadata.in_flight and not drop_in_flight:
+            rows = sum(found.records for found in metadata.in_flight)
+            msg = (
+                f"{contents.snapshot.location!r} holds {rows} rows in flight, which belong to the "
+                "state as it is: take a savepoint, which holds none, or drop them with "
+                "drop_in_flight=True"
+            )
+            raise UsageError(msg)
+        return cls(metadata, contents.snapshot, clock=clock, unpickle=contents.unpickle)
+
+    def operator(self, which: str) -> OperatorRecord:
+        """Return an operator, given its uid, id or name.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return self._find(which).record
+
+    def with_operator(self, uid: str, *, parallelism: int, max_parallelism: int) -> SavepointEdit:
+        """Add an operator without state.
+
+        Raises:
+            UsageError: it is there, or a number is out of bounds.
+        """
+        if any(uid in (p.record.uid, p.record.id) for p in self._operators.values()):
+            msg = f"operator {uid!r} is there already: remove it first, or change its states"
+            raise UsageError(msg)
+        if not 1 <= parallelism <= max_parallelism <= MAX_PARALLELISM_BOUND:
+            msg = (
+                f"operator {uid!r} has parallelism {parallelism} of at most {max_parallelism}: "
+                f"expected 1 to {MAX_PARALLELISM_BOUND}, the parallelism not above its bound"
+            )
+            raise UsageError(msg)
+        record = OperatorRecord(
+            operator_id(uid),
+            uid,
+            uid,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            has_state=True,
+        )
+        self._operators[record.id] = _Pending(record)
+        return self
+
+    def remove_operator(self, which: str) -> SavepointEdit:
+        """Leave an operator out; raises UsageError when there is none."""
+        del self._operators[self._find(which).record.id]
+        return self
+
+    def change_operator_identifier(self, which: str, uid: str) -> SavepointEdit:
+        """Give an operator another uid.
+
+        Raises:
+            UsageError: there is no such operator, or another one has that uid.
+        """
+        pending, new_id = self._find(which), operator_id(uid)
+        if new_id in self._operators:
+            msg = f"another operator has the uid {uid!r}"
+            raise UsageError(msg)
+        pending.source_id = pending.source_id or pending.record.id
+        del self._operators[pending.record.id]
+        pending.record = replace(pending.record, id=new_id, uid=uid)
+        self._operators[new_id] = pending
+        return self
+
+    def remove_state(self, which: str, name: str) -> SavepointEdit:
+        """Leave a state of an operator out.
+
+        Raises:
+            UsageError: there is none.
+        """
+        pending = self._find(which)
+        known = {*self.kinds(which), *self._element_names(pending)}
+        if name not in known:
+            names = ", ".join(map(repr, sorted(known))) or "none"
+            msg = f"operator {which!r} has no state {name!r}: there are {names}"
+            raise UsageError(msg)
+        pending.dropped.add(name)
+        return self
+
+    def kinds(self, which: str) -> dict[str, StoredKind]:
+        """Return the keyed states that an operator has or gets."""
+        pending = self._find(which)
+        stored: dict[str, StoredKind] = {}
+        if self._source is not None:
+            record = replace(pending.record, id=pending.source_id or pending.record.id)
+            everything = range_of(0, 1, record.max_parallelism)
+            stored = stored_kinds(self._source.keyed_sources(record, everything))
+        left = {n: kind for n, kind in stored.items() if n not in pending.dropped}
+        return {**left, **{name: kind for name, (kind, _) in pending.keyed.items()}}
+
+    def with_keyed_state(
+        self, which: str, name: str, kind: StoredKind | None, rows: KeyedRows
+    ) -> SavepointEdit:
+        """Replace a keyed state, or add one; without a kind it is what it was.
+
+        Raises:
+            UsageError: there is no such operator, or no kind is known, or its keys are of
+                another type than those of the operator's other states.
+        """
+        known = self.kinds(which)
+        chosen = kind or known.get(name)
+        if chosen is None:
+            msg = f"state {name!r} of operator {which!r} is new: say what it is, with a descriptor"
+            raise UsageError(msg)
+        for other, found in known.items():
+            if other != name and found.types["key"] != chosen.types["key"]:
+                msg = (
+                    f"state {name!r} has keys of {chosen.type_of('key')!r}, state {other!r} of the "
+                    f"same operator has keys of {found.type_of('key')!r}: they must be alike"
+                )
+                raise UsageError(msg)
+        pending = self._find(which)
+        pending.keyed[name] = (chosen, rows)
+        pending.dropped.discard(name)
+        return self
+
+    def with_rows(
+        self,
+        which: str,
+        state: str | StateDescriptor,
+        rows: Any,
+        *,
+        key_type: TypeInformation | None = None,
+    ) -> SavepointEdit:
+        """Replace or add a keyed state by rows of Arrow: a table, or batches.
+
+        A state that is there is known by its name. One that is new needs a descriptor, and the type
+        of its keys unless other states of the operator tell it.
+
+        Raises:
+            UsageError: it is not known what the state is; see also `with_keyed_state`.
+        """
+        batches = rows.to_batches() if hasattr(rows, "to_batches") else rows
+        if isinstance(state, str):
+            return self.with_keyed_state(which, state, None, RowsInMemory(batches))
+        kind = kind_of(state, key_type or self.key_type(which))
+        return self.with_keyed_state(which, state.name, kind, RowsInMemory(batches))
+
+    def key_type(self, which: str) -> TypeInformation:
+        """Return the type of an operator's keys.
+
+        Raises:
+            UsageError: it has no keyed state yet that would tell.
+        """
+        for kind in self.kinds(which).values():
+            return kind.type_of("key")
+        msg = f"operator {which!r} has no keyed state yet: say of which type its keys are"
+        raise UsageError(msg)
+
+    def with_operator_state(
+        self,
+        which: str,
+        name: str,
+        mode: str,
+        types: tuple[TypeInformation, TypeInformation | None],
+        elements: Iterable[Any],
+    ) -> SavepointEdit:
+        """Replace an operator state, or add one; `types` are those of values and of map keys.
+
+        A list is dealt out to the subtasks in turn, a broadcast map of (key, value) goes to all.
+
+        Raises:
+            UsageError: there is no such operator or mode.
+        """
+        if mode not in _MODES:
+            msg = f"operator state {name!r} is {mode!r}, expected one of {', '.join(_MODES)}"
+            raise UsageError(msg)
+        pending = self._find(which)
+        value = portable(types[0], self._unpickle)
+        key = None if types[1] is None else portable(types[1], self._unpickle)
+        pending.elements[name] = lambda: self._dealt(pending, mode, (value, key), elements)
+        pending.dropped.discard(name)
+        return self
+
+    def with_source_position(
+        self, uid: str, offset: str | None, records: int | None
+    ) -> SavepointEdit:
+        """Let a source go on at another place: Spark's offset, or how many records were read.
+
+        Raises:
+            UsageError: there is no such source, or its position is of the other form.
+        """
+        positions = self._metadata.sources
+        found = next((s for s in positions.layout if s.uid == uid), None)
+        if found is None:
+            known = ", ".join(repr(s.uid) for s in positions.layout) or "none"
+            msg = f"there is no source {uid!r}: there are {known}"
+            raise UsageError(msg)
+        self._metadata = replace(self._metadata, sources=_moved(positions, found, offset, records))
+        return self
+
+    def write(self, location: str, options: StorageOptions | None = None) -> str:
+        """Write the savepoint; returns where it is.
+
+        Raises:
+            UsageError: something is at that place, or rows do not fit.
+            CorruptStateError: a file of the source is damaged.
+            StorageError: a file cannot be read or written.
+        """
+        target = Target.at(location, options)
+        try:
+            write_metadata(target.storage, target.directory, self._written(target))
+        except BaseException:
+            if not target.storage.exists(metadata_path(target.directory)):
+                target.storage.delete_tree(target.directory)
+            raise
+        return f"{target.storage.uri}/{target.directory}"
+
+    def _written(self, target: Target) -> CheckpointMetadata:
+        files = _Files(self._source, target)
+        operators = [self._operator(p, files, target) for p in self._operators.values()]
+        named = {file.path for file in files.records}
+        for stray in set(target.storage.list(target.directory)) - named:
+            target.storage.delete(f"{target.directory}/{stray}")  # of a task that ran twice
+        return replace(
+            self._metadata,
+            timestamp_ms=self._clock.now_ms(),
+            kind="savepoint",
+            savepoint_format="CANONICAL",
+            operators=tuple(operators),
+            files=tuple(files.records),
+            in_flight=(),
+        )
+
+    def _operator(self, pending: _Pending, files: _Files, target: Target) -> OperatorRecord:
+        record = pending.record
+        if not pending.is_changed and not pending.has_attachments:
+            copied = [
+                replace(
+                    subtask,
+                    file=None if subtask.file is None else files.copied(subtask.file),
+                    layers=tuple(map(files.copied, subtask.layers)),
+                )
+                for subtask in record.subtasks
+            ]
+            return replace(record, subtasks=tuple(copied))
+        edit = OperatorEdit(
+            record,
+            elements={name: make() for name, make in pending.elements.items()},
+            dropped={*pending.dropped, *pending.keyed},
+            source=self._source,
+            source_id=pending.source_id,
+        )
+        for name, (kind, rows) in pending.keyed.items():
+            layout = self._layout(record, kind)
+            edit.keyed[name] = rows.write(target, record, name, (kind, layout))
+        made, parts = edit.subtasks(target)
+        subtasks = [
+            replace(subtask, file=numbers[-1], layers=tuple(numbers[:-1]))
+            for subtask, own in zip(made, parts, strict=True)
+            for numbers in [[files.add(file) for file in own]]
+        ]
+        return replace(record, has_state=True, subtasks=tuple(subtasks))
+
+    def _layout(self, record: OperatorRecord, kind: StoredKind) -> Layout:
+        in_windows = CONTENTS in self.kinds(record.id)
+        return Layout.of(kind, unpickle=self._unpickle, in_windows=in_windows)
+
+    def _dealt(
+        self,
+        pending: _Pending,
+        mode: Any,
+        forms: tuple[Portable, Portable | None],
+        elements: Iterable[Any],
+    ) -> NewElements:
+        width = pending.record.parallelism
+        found = list(elements)
+        if mode == "BROADCAST":
+            parts = [found] * width
+        else:
+            parts = [found[index::width] for index in range(width)]
+        return NewElements.of(mode, forms[0], forms[1], parts)
+
+    def _element_names(self, pending: _Pending) -> set[str]:
+        names = set(pending.elements)
+        for subtask in pending.record.subtasks:
+            names.update(subtask.operator_states)
+        return names - pending.dropped
+
+    def _find(self, which: str) -> _Pending:
+        for pending in self._operators.values():
+            if which in (pending.record.uid, pending.record.id):
+                return pending
+        named = [p for p in self._operators.values() if p.record.name == which]
+        if len(named) == 1:
+            return named[0]
+        known = ", ".join(repr(p.record.uid or p.record.id) for p in self._operators.values())
+        msg = f"there is no operator {which!r}: there are {known or 'none'}"
+        raise UsageError(msg)
+
+
+class _Files:
+    """The files of the new savepoint; one of the source is copied once."""
+
+    def __init__(self, source: OpenSnapshot | None, target: Target) -> None:
+        self._source = source
+        self._target = target
+        self._copies: dict[str, int] = {}
+        self.records: list[FileRecord] = []
+
+    def add(self, file: FileRecord) -> int:
+        """Take a new file; returns its number."""
+        self.records.append(file)
+        return len(self.records) - 1
+
+    def copied(self, index: int) -> int:
+        """Copy a file of the source; returns its new number."""
+        if self._source is None:
+            msg = f"file {index} of no savepoint"
+            raise UsageError(msg)
+        file = self._source.metadata.files[index]
+        number = self._copies.get(file.path)
+        if number is None:
+            number = self._copies[file.path] = self.add(copy_file(self._source, file, self._target))
+        return number
+
+
+def _moved(
+    positions: SourcePositions, source: SourceLayout, offset: str | None, records: int | None
+) -> SourcePositions:
+    if (records is None) is (source.records is not None) or (offset is None) is (records is None):
+        wanted = "records" if source.records is not None else "an offset, as Spark writes it"
+        msg = f"the position of source {source.uid!r} is {wanted}, and nothing else"
+        raise UsageError(msg)
+    if records is not None:
+        layout = tuple(
+            replace(s, records=records) if s.uid == source.uid else s for s in positions.layout
+        )
+        return replace(positions, layout=layout)
+    lines = list(positions.offset_lines)
+    line = _HEAD_LINES + source.index
+    if positions.batch_id is None or line >= len(lines):
+        msg = f"source {source.uid!r} had not begun: it has no position that could be changed"
+        raise UsageError(msg)
+    lines[line] = str(offset)
+    return replace(positions, offset_lines=tuple(lines))

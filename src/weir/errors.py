@@ -16,12 +16,30 @@ Messages name the object, show what was found and what was expected, and say wha
 
 from __future__ import annotations
 
+import os
 import re
+import traceback
 from typing import NoReturn
+
+_INSTALLED = re.compile(r"[/\\](site-packages|concurrent|lib[/\\]python3)[/\\.]")
 
 
 class WeirError(Exception):
     """Root of the tree: catch this to catch everything that Weir raises on purpose."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Show a notebook the lines of the program that led here, and none of the engine's.
+
+        IPython asks exceptions for this; without a line of the program the message stands alone.
+        """
+        own = os.path.dirname(os.path.abspath(__file__))
+        frames = [
+            frame
+            for frame in traceback.extract_tb(self.__traceback__)
+            if not frame.filename.startswith(own) and not _INSTALLED.search(frame.filename)
+        ]
+        lines = "".join(traceback.format_list(frames[-1:])).rstrip().splitlines()
+        return [*lines, f"{type(self).__name__}: {self}"]
 
 
 class UsageError(WeirError):

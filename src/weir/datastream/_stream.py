@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from weir.common._html import facts
 from weir.common.typeinfo import TypeInformation, Types
 from weir.datastream._operator_handle import OperatorHandle
 from weir.datastream._program import Program
@@ -56,6 +57,19 @@ class Stream(OperatorHandle):
     def get_execution_config(self) -> Any:
         """Return the execution settings of the stream's environment."""
         return self.get_execution_environment().get_config()
+
+    def _repr_html_(self) -> str:
+        """Show a notebook where the records come from and what they are."""
+        sources = ", ".join(edge.source.name for edge in self.edges)
+        keyed = "by key" if self.keyed else None
+        own = self._operators[0] if self._operators else None
+        rows = [
+            ("records of", sources),
+            ("uid", None if own is None else own.uid),
+            ("type", self.record_type or "any Python object"),
+            ("partitioned", keyed),
+        ]
+        return facts(type(self).__name__, rows)
 
     def _declare(self, kind: Kind, name: str, **fields: Any) -> Transformation:
         return self.env.declare(kind, name, inputs=[list(self.edges)], **fields)

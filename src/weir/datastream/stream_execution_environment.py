@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from contextlib import nullcontext
+from typing import Any, NoReturn, TypeVar, overload
 
+from weir.common._html import facts, table
 from weir.common.configuration import Configuration
 from weir.common.job_client import JobClient
 from weir.common.job_execution_result import JobExecutionResult
-from weir.common.typeinfo import Types
+from weir.common.typeinfo import TypeInformation, Types
+from weir.common.types import Row
 from weir.common.watermark_strategy import WatermarkStrategy
-from weir.config import ambient
+from weir.config import ambient, backend
 from weir.config.effective import Settings
 from weir.config.execution import PIPELINE_NAME
 from weir.connector.builtin_sources import (
@@ -23,6 +26,7 @@ from weir.connector.builtin_sources import (
 from weir.connector.source import Source
 from weir.datastream._checks import require_type
 from weir.datastream._configured_program import ConfiguredProgram
+from weir.datastream._notebook import kernel_line, live_line
 from weir.datastream._plain_functions import require_instance
 from weir.datastream._program import ProgramEngine
 from weir.datastream._spark_session import (
@@ -40,6 +44,8 @@ from weir.graph.transformation import DEFAULT_JOB_NAME, Edge
 __all__ = [
     "StreamExecutionEnvironment",
 ]
+
+R = TypeVar("R")
 
 
 class StreamExecutionEnvironment(ConfiguredProgram):
@@ -69,6 +75,19 @@ class StreamExecutionEnvironment(ConfiguredProgram):
         """Return a new environment that runs its programs on Spark."""
         return StreamExecutionEnvironment(configuration)
 
+    @overload
+    def from_collection(
+        self, collection: Iterable[Any], type_info: TypeInformation[R]
+    ) -> DataStream[R]: ...
+
+    @overload
+    def from_collection(self, collection: Iterable[R], type_info: None = None) -> DataStream[R]: ...
+
+    @overload
+    def from_collection(
+        self, collection: Iterable[Any], type_info: list[Any]
+    ) -> DataStream[Row]: ...
+
     def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream:
         """Return a stream of the elements of a collection, in order, from one subtask.
 
@@ -86,15 +105,15 @@ class StreamExecutionEnvironment(ConfiguredProgram):
         """Return a stream of the given elements."""
         return self.from_collection(elements, type_info)
 
-    def from_sequence(self, start: int, end: int) -> DataStream:
+    def from_sequence(self, start: int, end: int) -> DataStream[int]:
         """Return a stream of the whole numbers from `start` to `end`, both included."""
         return self._source(SequenceSource(start, end), "Sequence Source", Types.LONG())
 
-    def generate_sequence(self, start: int, end: int) -> DataStream:
+    def generate_sequence(self, start: int, end: int) -> DataStream[int]:
         """Return a stream of whole numbers; an older name of `from_sequence`."""
         return self.from_sequence(start, end)
 
-    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream:
+    def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream[str]:
         """Return a stream of the lines of a file or of the files of a directory."""
         source = TextFileSource(str(file_path), charset_name)
         return self._source(source, "Text File Source", Types.STRING())
@@ -182,9 +201,10 @@ class StreamExecutionEnvironment(ConfiguredProgram):
                 normally.
             UsageError: the program has no operators, or they contradict each other.
         """
-        result: JobExecutionResult = (
-            self.submit(self._job_name(job_name)).get_job_execution_result().result()
-        )
+        with live_line(kernel_line()) as line:
+            job = self.submit(self._job_name(job_name))
+            with nullcontext() if line is None else line.following(job):
+                result: JobExecutionResult = job.get_job_execution_result().result()
         return result
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
@@ -194,6 +214,21 @@ class StreamExecutionEnvironment(ConfiguredProgram):
     def close(self) -> None:
         """Drop what was declared and not executed; a running job goes on."""
         self._declared = []
+
+    def _repr_html_(self) -> str:
+        """Show a notebook the operators that were declared, and the settings that count most."""
+        rows = [
+            (t.id, t.name, t.uid, t.parallelism or self.get_parallelism(), t.output_type)
+            for t in self._declared
+        ]
+        interval = self.get_checkpoint_interval()
+        settings = [
+            ("parallelism", self.get_parallelism()),
+            ("checkpoints", f"every {interval} ms" if interval > 0 else "off"),
+            ("state backend", self._get(backend.STATE_BACKEND)),
+        ]
+        operators = table(("id", "operator", "uid", "parallelism", "type"), rows)
+        return facts("StreamExecutionEnvironment", settings) + (operators if rows else "")
 
     def _job_name(self, job_name: str | None) -> str:
         if job_name is not None and job_name != "":

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from weir.checkpoint.retention import JobEnd
+from weir.common._html import facts
 from weir.common.completable_future import CompletableFuture
 from weir.common.job_execution_result import JobExecutionResult
 from weir.common.job_id import JobID
@@ -85,6 +86,19 @@ class LocalJob:
                 "last_duration_ms": 0 if last is None else last.duration_ms,
             },
         }
+
+    def _repr_html_(self) -> str:
+        """Show a notebook how the job is, and its newest checkpoints."""
+        now, job = self.progress(), self.supervisor
+        rows = [
+            ("id", self.job_id),
+            ("status", now["status"]),
+            ("attempt", now["attempt"]),
+            ("epoch", now["epoch"]),
+            ("state entries", now["state_entries"]),
+            ("last savepoint", job.last_savepoint),
+        ]
+        return facts(job.plan.job_name, rows) + self.control.history()._repr_html_()
 
     def get_job_id(self) -> JobID:
         """Return the job's id."""

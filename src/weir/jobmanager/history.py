@@ -12,10 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
+from weir.common._html import table
 from weir.slot.messages import Acknowledge
 
 REMEMBERED: Final = 100
 Status = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
+
+
+_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,22 @@ class HistoryView:
             if entry.status == status and savepoint in (None, entry.is_savepoint):
                 return entry
         return None
+
+    def _repr_html_(self) -> str:
+        """Show a notebook the newest checkpoints and savepoints."""
+        rows = [
+            (
+                entry.checkpoint_id,
+                "savepoint" if entry.is_savepoint else "checkpoint",
+                entry.status,
+                f"{entry.duration_ms} ms",
+                f"{entry.size:,} bytes",
+                entry.path,
+            )
+            for entry in self.entries[:_SHOWN]
+        ]
+        head = ("id", "kind", "status", "duration", "size", "path")
+        return table(head, rows) if rows else "no checkpoint yet"
 
     def find(self, checkpoint_id: int) -> CheckpointEntry | None:
         """Return a checkpoint that is still remembered."""

@@ -4,6 +4,7 @@ A rule says "first shape, then second shape"; an item that came first waits in t
 colour until a partner comes. Run it with `weir run examples/broadcast_rules.py`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weir.common.typeinfo import Types
@@ -21,10 +22,10 @@ class Item:
     shape: str
     number: int
 
-    def get_shape(self):
+    def get_shape(self) -> str:
         return self.shape
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.color} {self.shape} {self.number}"
 
 
@@ -35,23 +36,26 @@ class Rule:
     second: str
 
 
-class MyKeyedBroadcastProcessFunction(KeyedBroadcastProcessFunction):
-    def __init__(self):
+class MyKeyedBroadcastProcessFunction(KeyedBroadcastProcessFunction[str, Item, Rule, str]):
+    def __init__(self) -> None:
         self._map_state_desc = MapStateDescriptor(
             "item", Types.STRING(), Types.LIST(Types.PICKLED_BYTE_ARRAY())
         )
         self._rule_state_desc = MapStateDescriptor(
             "RuleBroadcastState", Types.STRING(), Types.PICKLED_BYTE_ARRAY()
         )
-        self._map_state = None
 
-    def open(self, ctx: RuntimeContext):
+    def open(self, ctx: RuntimeContext) -> None:
         self._map_state = ctx.get_map_state(self._map_state_desc)
 
-    def process_broadcast_element(self, value: Rule, ctx: KeyedBroadcastProcessFunction.Context):
+    def process_broadcast_element(
+        self, value: Rule, ctx: KeyedBroadcastProcessFunction.Context
+    ) -> None:
         ctx.get_broadcast_state(self._rule_state_desc).put(value.name, value)
 
-    def process_element(self, value: Item, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext):
+    def process_element(
+        self, value: Item, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterator[str]:
         shape = value.get_shape()
 
         for rule_name, rule in ctx.get_broadcast_state(self._rule_state_desc).items():
@@ -73,7 +77,7 @@ class MyKeyedBroadcastProcessFunction(KeyedBroadcastProcessFunction):
                 self._map_state.put(rule_name, stored)
 
 
-def main():
+def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     item_stream = env.from_collection(
         [

@@ -4,23 +4,22 @@ Run it with `weir run examples/count_window_average.py`. It prints (1,4) and (1,
 waits in the state for a sixth.
 """
 
+from collections.abc import Iterator
+
 from weir.common.typeinfo import Types
 from weir.datastream import FlatMapFunction, RuntimeContext, StreamExecutionEnvironment
 from weir.datastream.state import ValueStateDescriptor
 
 
-class CountWindowAverage(FlatMapFunction):
-    def __init__(self):
-        self.sum = None
-
-    def open(self, runtime_context: RuntimeContext):
+class CountWindowAverage(FlatMapFunction[tuple[int, int], tuple[int, int]]):
+    def open(self, runtime_context: RuntimeContext) -> None:
         descriptor = ValueStateDescriptor(
             "average",  # the name of the state
             Types.PICKLED_BYTE_ARRAY(),  # its type
         )
         self.sum = runtime_context.get_state(descriptor)
 
-    def flat_map(self, value):
+    def flat_map(self, value: tuple[int, int]) -> Iterator[tuple[int, int]]:
         # access the state value
         current_sum = self.sum.value()
         if current_sum is None:

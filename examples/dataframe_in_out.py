@@ -5,7 +5,9 @@ of every completed checkpoint as a DataFrame. Run it with `weir run examples/dat
 """
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from weir.common.typeinfo import Types
 from weir.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
@@ -13,16 +15,18 @@ from weir.datastream.state import ValueStateDescriptor
 
 
 class RunningTotal(KeyedProcessFunction):
-    def open(self, runtime_context: RuntimeContext):
+    def open(self, runtime_context: RuntimeContext) -> None:
         self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
 
-    def process_element(self, value, ctx):
+    def process_element(
+        self, value: Any, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[int, int]]:
         total = (self.total.value() or 0) + value.amount
         self.total.update(total)
         yield value.account, total
 
 
-def main():
+def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.get_configuration().set("weir.trigger", "available-now")
     spark = env.get_spark()
@@ -32,7 +36,7 @@ def main():
 
     bookings = spark.readStream.schema("account bigint, amount bigint").parquet(source)
 
-    def write(frame, checkpoint_id):
+    def write(frame: Any, checkpoint_id: int) -> None:
         # The same id comes again after a failure, with the same rows: overwrite, do not append.
         frame.write.mode("overwrite").parquet(f"{target}/checkpoint={checkpoint_id}")
 

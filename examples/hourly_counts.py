@@ -4,12 +4,21 @@ Run it with `weir run examples/hourly_counts.py`. Every visit is an epoch of its
 the watermark moves between them: the visit of 9:50 comes when its hour is over for good.
 """
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
+from typing import Any, TypeAlias
 
 from weir.common import Configuration, Duration, Types, WatermarkStrategy
 from weir.common.watermark_strategy import TimestampAssigner
-from weir.datastream import OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
-from weir.datastream.window import TumblingEventTimeWindows
+from weir.datastream import (
+    DataStream,
+    OutputTag,
+    ProcessWindowFunction,
+    StreamExecutionEnvironment,
+)
+from weir.datastream.window import TimeWindow, TumblingEventTimeWindows
+
+Visit: TypeAlias = tuple[Any, ...]
 
 VISITS = [
     ("/start", "09:05"),
@@ -27,18 +36,23 @@ TOO_LATE = OutputTag("too-late", VISIT)
 
 
 class MinuteOfDay(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
+    def extract_timestamp(self, value: Visit, record_timestamp: int) -> int:
         hours, minutes = value[1].split(":")
         return (int(hours) * 60 + int(minutes)) * 60_000
 
 
-class Count(ProcessWindowFunction):
-    def process(self, key, context, elements):
+class Count(ProcessWindowFunction[Visit, tuple[str, str, int], str, TimeWindow]):
+    def process(
+        self,
+        key: str,
+        context: ProcessWindowFunction.Context,
+        elements: Iterable[Visit],
+    ) -> Iterator[tuple[str, str, int]]:
         hour = datetime.fromtimestamp(context.window().start / 1000, timezone.utc)
         yield key, f"{hour:%H:%M}", sum(1 for _ in elements)
 
 
-def hourly(visits):
+def hourly(visits: DataStream[Visit]) -> DataStream[tuple[str, str, int]]:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_minutes(10))
     return visits.assign_timestamps_and_watermarks(
         strategy.with_timestamp_assigner(MinuteOfDay())
@@ -50,7 +64,7 @@ def hourly(visits):
         .uid("hourly")  # fmt: skip
 
 
-def main():
+def main() -> None:
     config = Configuration()
     config.set_string("weir.source.batch-rows", "1")
     env = StreamExecutionEnvironment.get_execution_environment(config)

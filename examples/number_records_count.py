@@ -5,27 +5,29 @@ and every new subtask gets its share in `restore_state`. Run it with
 `weir run examples/number_records_count.py`.
 """
 
+from collections.abc import Iterator
+
 from weir.datastream import FlatMapFunction, ListCheckpointed, StreamExecutionEnvironment
 
 
-class NumberRecordsCount(FlatMapFunction, ListCheckpointed):
-    def __init__(self):
+class NumberRecordsCount(FlatMapFunction[tuple[str, int], tuple[str, int]], ListCheckpointed):
+    def __init__(self) -> None:
         self.number_records = 0
 
-    def flat_map(self, value):
+    def flat_map(self, value: tuple[str, int]) -> Iterator[tuple[str, int]]:
         self.number_records += 1
         yield value[0], self.number_records
 
-    def snapshot_state(self, checkpoint_id, timestamp):
+    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[int]:
         return [self.number_records]
 
-    def restore_state(self, state):
+    def restore_state(self, state: list[int]) -> None:
         self.number_records = 0
         for count in state:
             self.number_records += count
 
 
-def main():
+def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     env.from_collection([("a", 1), ("b", 2), ("a", 3)]) \

@@ -7,8 +7,11 @@ started from the newest of them, reads only the files that came later, and count
 
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+from weir.common.job_client import JobClient
 from weir.common.typeinfo import Types
 from weir.datastream import (
     ExternalizedCheckpointRetention,
@@ -23,16 +26,18 @@ OUTPUT = Types.ROW_NAMED(["letter", "count"], [Types.STRING(), Types.LONG()])
 
 
 class Count(KeyedProcessFunction):
-    def open(self, runtime_context: RuntimeContext):
+    def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
 
-    def process_element(self, value, ctx):
+    def process_element(
+        self, value: Any, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[str, int]]:
         count = (self.count.value() or 0) + 1
         self.count.update(count)
         yield value.letter, count
 
 
-def start(folder: Path, resume_from: Path | None, only_once: bool):
+def start(folder: Path, resume_from: Path | None, only_once: bool) -> JobClient:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.enable_checkpointing(500)
     config = env.get_checkpoint_config()
@@ -55,7 +60,7 @@ def start(folder: Path, resume_from: Path | None, only_once: bool):
     return env.execute_async("count letters")
 
 
-def main():
+def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="weir-example-"))
     (folder / "letters").mkdir()
     (folder / "letters" / "1.csv").write_text("a\nb\na\n")
@@ -76,12 +81,12 @@ def main():
     print("after the second job:", read(folder))
 
 
-def read(folder: Path):
+def read(folder: Path) -> list[str]:
     parts = (folder / "counts").glob("part*")
     return sorted(line for part in parts for line in part.read_text().splitlines())
 
 
-def counted(folder: Path):
+def counted(folder: Path) -> int:
     return len(read(folder))
 
 

@@ -5,9 +5,14 @@ down in between. Racks 2 and 3 are warm and then say nothing for half a minute. 
 two patterns is written by hand in `rising_by_hand.py`.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
 from weir.cep import CEP, AfterMatchSkipStrategy, Pattern
 from weir.common import Duration, Types, WatermarkStrategy
 from weir.datastream import StreamExecutionEnvironment
+
+Reading: TypeAlias = tuple[int, float, int]
 
 READINGS = [
     # rack, degrees, second
@@ -23,17 +28,17 @@ READINGS = [
 ]
 
 
-def warm(reading):
+def warm(reading: Reading) -> bool:
     return reading[1] > 90
 
 
-def warmer(reading, context):
+def warmer(reading: Reading, context: Any) -> bool:
     """Compare with the readings that the partial match has so far."""
     before = context.get_events_for_pattern("rising") or context.get_events_for_pattern("warm")
-    return reading[1] > before[-1][1]
+    return bool(reading[1] > before[-1][1])
 
 
-def alert(match):
+def alert(match: Mapping[str, Sequence[Reading]]) -> str:
     degrees = [reading[1] for readings in match.values() for reading in readings]
     return f"rack {match['warm'][0][0]} rises: {degrees}"
 

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Generic
 
-T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
+from weir.common._generics import IN, OUT, K, T, V
 
 
 class State(ABC):
@@ -106,7 +102,7 @@ class ReadableMap(State, Generic[K, V]):
         """Tell whether a map key is present, also with a None value."""
 
     @abstractmethod
-    def items(self) -> Iterable[tuple[K, V | None]]:
+    def items(self) -> Iterable[tuple[K, V]]:
         """Return all entries; empty, never None, when there are none."""
 
     @abstractmethod
@@ -114,7 +110,7 @@ class ReadableMap(State, Generic[K, V]):
         """Return all map keys."""
 
     @abstractmethod
-    def values(self) -> Iterable[V | None]:
+    def values(self) -> Iterable[V]:
         """Return all values."""
 
     @abstractmethod

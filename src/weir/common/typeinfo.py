@@ -7,10 +7,15 @@ snapshots store (`to_json`, `type_from_json`). `check` says whether a value fits
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Generic
 
 from weir.common import _check
 from weir.common._absent import INTERNAL, absent
+from weir.common._generics import K, T, T_co, V
+from weir.common.time import Instant
+from weir.common.types import Row
 from weir.errors import CorruptStateError, UsageError
 
 __all__ = [
@@ -33,7 +38,7 @@ __all__ = [
 ]
 
 
-class TypeInformation:
+class TypeInformation(Generic[T_co]):
     """A declared type.
 
     Attributes:
@@ -82,7 +87,7 @@ class TypeInformation:
         return f"Types.{self.kind}({', '.join(map(repr, self._args))})"
 
 
-class BasicTypeInfo(TypeInformation):
+class BasicTypeInfo(TypeInformation[T_co]):
     """A number, a string, a boolean, a date: one indivisible value."""
 
     __slots__ = ()
@@ -107,7 +112,7 @@ for _kind in _BASIC.split():
     setattr(BasicTypeInfo, f"{_kind}_TYPE_INFO", _basic_type_info(_kind))
 
 
-class _NamedBasic(BasicTypeInfo):
+class _NamedBasic(BasicTypeInfo[T_co]):
     """A basic type that PyFlink gives a class of its own."""
 
     __slots__ = ()
@@ -117,7 +122,7 @@ class _NamedBasic(BasicTypeInfo):
         return type(self), ()
 
 
-class InstantTypeInfo(_NamedBasic):
+class InstantTypeInfo(_NamedBasic[Instant]):
     """Type of `Instant` values."""
 
     __slots__ = ()
@@ -126,7 +131,7 @@ class InstantTypeInfo(_NamedBasic):
         super().__init__("INSTANT")
 
 
-class DateTypeInfo(_NamedBasic):
+class DateTypeInfo(_NamedBasic[date]):
     """Type of `datetime.date` values."""
 
     __slots__ = ()
@@ -135,7 +140,7 @@ class DateTypeInfo(_NamedBasic):
         super().__init__("SQL_DATE")
 
 
-class TimeTypeInfo(_NamedBasic):
+class TimeTypeInfo(_NamedBasic[time]):
     """Type of `datetime.time` values."""
 
     __slots__ = ()
@@ -144,7 +149,7 @@ class TimeTypeInfo(_NamedBasic):
         super().__init__("SQL_TIME")
 
 
-class TimestampTypeInfo(_NamedBasic):
+class TimestampTypeInfo(_NamedBasic[datetime]):
     """Type of `datetime.datetime` values."""
 
     __slots__ = ()
@@ -153,7 +158,7 @@ class TimestampTypeInfo(_NamedBasic):
         super().__init__("SQL_TIMESTAMP")
 
 
-class PickledBytesTypeInfo(_NamedBasic):
+class PickledBytesTypeInfo(_NamedBasic[Any]):
     """Any Python object, pickled."""
 
     __slots__ = ()
@@ -178,13 +183,13 @@ def _require_type(value: Any, where: str) -> TypeInformation:
     raise UsageError(msg)
 
 
-class _ElementTypeInfo(TypeInformation):
+class _ElementTypeInfo(TypeInformation[list[T]], Generic[T]):
     """A list whose elements all have one type."""
 
     __slots__ = ()
     _kind = "LIST"
 
-    def __init__(self, element_type: TypeInformation) -> None:
+    def __init__(self, element_type: TypeInformation[T]) -> None:
         element = _require_type(element_type, f"the element type of Types.{self._kind}")
         name = f"Types.{self._kind}({element!r})"
         self._init(self._kind, (element,), self._element_check(name, element))
@@ -207,13 +212,13 @@ class _ElementTypeInfo(TypeInformation):
         return {"type": self.kind, "element": self.elem_type.to_json()}
 
 
-class ListTypeInfo(_ElementTypeInfo):
+class ListTypeInfo(_ElementTypeInfo[T]):
     """A list."""
 
     __slots__ = ()
 
 
-class PrimitiveArrayTypeInfo(_ElementTypeInfo):
+class PrimitiveArrayTypeInfo(_ElementTypeInfo[T]):
     """An array of numbers: a list, and `bytes` for BYTE."""
 
     __slots__ = ()
@@ -231,26 +236,28 @@ class PrimitiveArrayTypeInfo(_ElementTypeInfo):
 _PRIMITIVES = frozenset({"BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "CHAR"})
 
 
-class BasicArrayTypeInfo(_ElementTypeInfo):
+class BasicArrayTypeInfo(_ElementTypeInfo[T]):
     """An array of basic values, as a list."""
 
     __slots__ = ()
     _kind = "BASIC_ARRAY"
 
 
-class ObjectArrayTypeInfo(_ElementTypeInfo):
+class ObjectArrayTypeInfo(_ElementTypeInfo[T]):
     """An array of values of any one type, as a list."""
 
     __slots__ = ()
     _kind = "OBJECT_ARRAY"
 
 
-class MapTypeInfo(TypeInformation):
+class MapTypeInfo(TypeInformation[dict[K, V]], Generic[K, V]):
     """A dict with one type of keys and one type of values."""
 
     __slots__ = ()
 
-    def __init__(self, key_type_info: TypeInformation, value_type_info: TypeInformation) -> None:
+    def __init__(
+        self, key_type_info: TypeInformation[K], value_type_info: TypeInformation[V]
+    ) -> None:
         key = _require_type(key_type_info, "the key type of Types.MAP")
         value = _require_type(value_type_info, "the value type of Types.MAP")
         name = f"Types.MAP({key!r}, {value!r})"
@@ -274,7 +281,7 @@ class MapTypeInfo(TypeInformation):
         return {"type": "MAP", "key": key, "value": value}
 
 
-class TupleTypeInfo(TypeInformation):
+class TupleTypeInfo(TypeInformation[tuple[Any, ...]]):
     """A tuple with one type per field."""
 
     __slots__ = ()
@@ -301,7 +308,7 @@ class TupleTypeInfo(TypeInformation):
         return f"Types.TUPLE({list(self._args[0])!r})"
 
 
-class RowTypeInfo(TypeInformation):
+class RowTypeInfo(TypeInformation[Row]):
     """A `Row` with one type per field, with or without field names."""
 
     __slots__ = ()
@@ -356,12 +363,12 @@ class RowTypeInfo(TypeInformation):
         return f"Types.ROW_NAMED({list(self.field_names)!r}, {types!r})"
 
 
-def _basic(kind: str) -> Callable[[], TypeInformation]:
-    value = BasicTypeInfo(kind)
+def _basic(kind: str, of: type[T]) -> Callable[[], TypeInformation[T]]:
+    value: BasicTypeInfo[T] = BasicTypeInfo(kind)
     return lambda: value
 
 
-def _single(factory: Callable[[], TypeInformation]) -> Callable[[], TypeInformation]:
+def _single(factory: Callable[[], TypeInformation[T]]) -> Callable[[], TypeInformation[T]]:
     value = factory()
     return lambda: value
 
@@ -370,7 +377,7 @@ def _row_named(field_names: Sequence[str], field_types: Sequence[TypeInformation
     return RowTypeInfo(field_types, field_names)
 
 
-def _list(element_type_info: TypeInformation) -> ListTypeInfo:
+def _list(element_type_info: TypeInformation[T]) -> ListTypeInfo[T]:
     return ListTypeInfo(element_type_info)
 
 
@@ -380,22 +387,22 @@ class Types:
     TIMESTAMP_LTZ is Weir's own: a `datetime` in UTC, which is what Spark's timestamps are.
     """
 
-    STRING = staticmethod(_basic("STRING"))
-    BYTE = staticmethod(_basic("BYTE"))
-    BOOLEAN = staticmethod(_basic("BOOLEAN"))
-    SHORT = staticmethod(_basic("SHORT"))
-    INT = staticmethod(_basic("INT"))
-    LONG = staticmethod(_basic("LONG"))
-    FLOAT = staticmethod(_basic("FLOAT"))
-    DOUBLE = staticmethod(_basic("DOUBLE"))
-    CHAR = staticmethod(_basic("CHAR"))
-    BIG_INT = staticmethod(_basic("BIG_INT"))
-    BIG_DEC = staticmethod(_basic("BIG_DEC"))
+    STRING = staticmethod(_basic("STRING", str))
+    BYTE = staticmethod(_basic("BYTE", int))
+    BOOLEAN = staticmethod(_basic("BOOLEAN", bool))
+    SHORT = staticmethod(_basic("SHORT", int))
+    INT = staticmethod(_basic("INT", int))
+    LONG = staticmethod(_basic("LONG", int))
+    FLOAT = staticmethod(_basic("FLOAT", float))
+    DOUBLE = staticmethod(_basic("DOUBLE", float))
+    CHAR = staticmethod(_basic("CHAR", str))
+    BIG_INT = staticmethod(_basic("BIG_INT", int))
+    BIG_DEC = staticmethod(_basic("BIG_DEC", Decimal))
     INSTANT = staticmethod(_single(InstantTypeInfo))
     SQL_DATE = staticmethod(_single(DateTypeInfo))
     SQL_TIME = staticmethod(_single(TimeTypeInfo))
     SQL_TIMESTAMP = staticmethod(_single(TimestampTypeInfo))
-    TIMESTAMP_LTZ = staticmethod(_basic("TIMESTAMP_LTZ"))
+    TIMESTAMP_LTZ = staticmethod(_basic("TIMESTAMP_LTZ", datetime))
     PICKLED_BYTE_ARRAY = staticmethod(_single(PickledBytesTypeInfo))
     ROW = staticmethod(RowTypeInfo)
     ROW_NAMED = staticmethod(_row_named)

@@ -10,11 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from weir.common._generics import IN, OUT
 from weir.datastream._function_base import Function
 from weir.errors import UsageError
-
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
 
 ResultPredicate: TypeAlias = Callable[[Any], bool] | None
 ExceptionPredicate: TypeAlias = Callable[[Exception], bool] | None

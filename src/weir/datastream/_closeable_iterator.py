@@ -4,38 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import Generic
 
+from weir.common._generics import T_co
 from weir.common.job_client import JobClient
 
 
-class CloseableIterator:
+class CloseableIterator(Generic[T_co]):
     """Iterates over collected records; closing it cancels a job that still runs.
 
     Use it with `with`, so that an abandoned job does not go on.
     """
 
-    def __init__(self, records: Iterator[Any], client: JobClient) -> None:
+    def __init__(self, records: Iterator[T_co], client: JobClient) -> None:
         """Iterate over the records of a job."""
         self._records = records
         self._client = client
         self._closed = False
 
-    def __iter__(self) -> CloseableIterator:
+    def __iter__(self) -> CloseableIterator[T_co]:
         """Return the iterator itself."""
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T_co:
         """Wait for the next record."""
         if self._closed:
             raise StopIteration
         return next(self._records)
 
-    def next(self) -> Any:
+    def next(self) -> T_co:
         """Wait for the next record, as `next(iterator)` does."""
         return self.__next__()
 
-    def __enter__(self) -> CloseableIterator:
+    def __enter__(self) -> CloseableIterator[T_co]:
         """Return the iterator; leaving the block closes it."""
         return self
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from weir.common._generics import K, T, V
 from weir.metrics import MetricGroup
 from weir.state.descriptor import (
     AggregatingStateDescriptor,
@@ -33,19 +34,19 @@ class KeyedStateStore(ABC):
     """
 
     @abstractmethod
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    def get_state(self, state_descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
         """Return a state of one value per key."""
 
     @abstractmethod
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """Return a state of one list per key."""
 
     @abstractmethod
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def get_map_state(self, state_descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """Return a state of one map per key."""
 
     @abstractmethod
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
         """Return a state that keeps the reduction of what was added, per key."""
 
     @abstractmethod

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from weir.common._generics import IN, IN2, KEY, OUT
 from weir.datastream._function_base import Function
 from weir.datastream._runtime_context import KeyedStateStore
 from weir.window.windows import Window
 
-IN = TypeVar("IN")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
-KEY = TypeVar("KEY")
-W = TypeVar("W", bound=Window)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVariable
+
+    W = TypeVariable("W", bound=Window, default=Any)
+else:
+    W = TypeVar("W", bound=Window)
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):

@@ -7,10 +7,11 @@ spread over the next one. Nothing runs before `execute()`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar, overload
 
 from weir.common._absent import absent
+from weir.common._generics import KEY_co, T_co
 from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import FieldTimestamps, WatermarkStrategy
 from weir.datastream._checks import (
@@ -51,6 +52,7 @@ from weir.datastream.functions import (
     FlatMapFunction,
     Function,
     KeyedProcessFunction,
+    KeySelector,
     MapFunction,
     NullByteKeySelector,
     ProcessFunction,
@@ -81,27 +83,36 @@ __all__ = [
 
 log = logging.getLogger("weir.datastream")
 D = TypeVar("D", bound="DataStream")
+R = TypeVar("R")
+KEY = TypeVar("KEY")
 
 
-class DataStream(Stream):
+class DataStream(Stream, Generic[T_co]):
     """A stream of records."""
 
-    def map(self, func: Any, output_type: Any = None) -> DataStream:
+    def map(
+        self, func: Callable[[T_co], R] | MapFunction[T_co, R], output_type: Any = None
+    ) -> DataStream[R]:
         """Replace each record by the result of a `MapFunction` or callable."""
         function = as_function(func, MapFunction, PlainMap)
         return self._apply(kinds.MAP, "Map", function, output_type)
 
-    def flat_map(self, func: Any, output_type: Any = None, result_type: Any = None) -> DataStream:
+    def flat_map(
+        self,
+        func: Callable[[T_co], Iterable[R] | None] | FlatMapFunction[T_co, R],
+        output_type: Any = None,
+        result_type: Any = None,
+    ) -> DataStream[R]:
         """Replace each record by any number of records from a `FlatMapFunction` or callable."""
         function = as_function(func, FlatMapFunction, PlainFlatMap)
         return self._apply(kinds.FLAT_MAP, "FlatMap", function, output_type or result_type)
 
-    def filter(self, func: Any) -> DataStream:
+    def filter(self, func: Callable[[T_co], object] | FilterFunction[T_co]) -> DataStream[T_co]:
         """Keep the records that a `FilterFunction` or callable says yes to."""
         function = as_function(func, FilterFunction, PlainFilter)
         return self._apply(kinds.FILTER, "Filter", function, self.record_type)
 
-    def process(self, func: Any, output_type: Any = None) -> DataStream:
+    def process(self, func: ProcessFunction[T_co, R], output_type: Any = None) -> DataStream[R]:
         """Apply a `ProcessFunction`."""
         _require_process(func, ProcessFunction, "on a stream without keys")
         return self._apply(kinds.PROCESS, "PROCESS", func, output_type)
@@ -117,7 +128,9 @@ class DataStream(Stream):
         )
         return self._after(operator)
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+    def assign_timestamps_and_watermarks(
+        self, watermark_strategy: WatermarkStrategy
+    ) -> DataStream[T_co]:
         """Give records timestamps, and the stream watermarks."""
         require_type(watermark_strategy, WatermarkStrategy, "a WatermarkStrategy")
         assigner = watermark_strategy.timestamp_assigner
@@ -127,9 +140,25 @@ class DataStream(Stream):
             kinds.TIMESTAMPS, "Timestamps/Watermarks", watermark_strategy, self.record_type
         )
 
+    @overload
+    def key_by(
+        self,
+        key_selector: Callable[[T_co], KEY] | KeySelector[T_co, KEY],
+        key_type: Any = None,
+        key_type_info: Any = None,
+    ) -> KeyedStream[T_co, KEY]: ...
+
+    @overload
+    def key_by(
+        self,
+        key_selector: str | int | Sequence[str | int],
+        key_type: Any = None,
+        key_type_info: Any = None,
+    ) -> KeyedStream[T_co, Any]: ...
+
     def key_by(
         self, key_selector: Any, key_type: Any = None, key_type_info: Any = None
-    ) -> KeyedStream:
+    ) -> KeyedStream[T_co, Any]:
         """Partition by key: a `KeySelector`, a callable, column names, or a position."""
         declared = declared_type(key_type or key_type_info, "key_type")
         spec = key_spec(key_selector, declared, self.record_type)
@@ -144,7 +173,7 @@ class DataStream(Stream):
         )
         return self
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream[T_co]) -> DataStream[T_co]:
         """Merge streams of one record type; a keyed stream loses its keys."""
         edges = list(self._unkeyed_edges())
         for stream in streams:
@@ -204,27 +233,27 @@ class DataStream(Stream):
         descriptors = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
         return BroadcastStream(spread, descriptors)
 
-    def shuffle(self) -> DataStream:
+    def shuffle(self) -> DataStream[T_co]:
         """Spread records at random."""
         return self._respread(Partitioning.SHUFFLE)
 
-    def rebalance(self) -> DataStream:
+    def rebalance(self) -> DataStream[T_co]:
         """Spread records evenly, in turn."""
         return self._respread(Partitioning.REBALANCE)
 
-    def rescale(self) -> DataStream:
+    def rescale(self) -> DataStream[T_co]:
         """Spread records evenly among nearby subtasks."""
         return self._respread(Partitioning.RESCALE)
 
-    def forward(self) -> DataStream:
+    def forward(self) -> DataStream[T_co]:
         """Keep records in the subtask that they are in."""
         return self._respread(Partitioning.FORWARD)
 
-    def global_(self) -> DataStream:
+    def global_(self) -> DataStream[T_co]:
         """Send all records to the first subtask."""
         return self._respread(Partitioning.GLOBAL)
 
-    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream:
+    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream[T_co]:
         """Let a `Partitioner` or callable choose the subtask by a key."""
         function = partition_callable(partitioner)
         return self._respread(
@@ -233,7 +262,7 @@ class DataStream(Stream):
             partition_fn=function,
         )
 
-    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+    def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator emits under a tag."""
         operator = self._operators[-1] if self._operators else self._operator("get_side_output")
         tag_type = declared_type(output_tag.type_info, "type_info")
@@ -282,9 +311,22 @@ class DataStream(Stream):
         require_type(func, Callable, "a function of (dataframe, checkpoint_id)")  # type: ignore[arg-type]
         return attach_sink(self, kinds.BATCH_SINK, "Foreach Batch", function=func)
 
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator[T_co]: ...
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, *, limit: int
+    ) -> list[T_co]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[T_co]: ...
+
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator | list[Any]:
+    ) -> CloseableIterator[T_co] | list[T_co]:
         """Run the program and return this stream's records: all of them, or a list of `limit`."""
         if limit is not None and limit < 1:
             msg = f"execute_and_collect() needs a limit of at least 1, found {limit!r}"
@@ -304,24 +346,26 @@ class DataStream(Stream):
     def _after(self, operator: Transformation) -> DataStream:
         return DataStream(self.env, [Edge(operator)], (operator,))
 
-    def _respread(self, partitioning: Partitioning, **how: Any) -> DataStream:
+    def _respread(self, partitioning: Partitioning, **how: Any) -> DataStream[T_co]:
         return DataStream(self.env, self._spread(partitioning, **how))
 
 
-class KeyedStream(DataStream):
+class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
     """A stream partitioned by key: functions on it have keyed state and timers."""
 
-    def __init__(self, origin: DataStream, edges: list[Edge]) -> None:
+    def __init__(self, origin: DataStream[T_co], edges: list[Edge]) -> None:
         """Key a stream; the origin serves whatever does not need the keys."""
         super().__init__(origin.env, edges)
         self._origin = origin
 
-    def process(self, func: Any, output_type: Any = None) -> DataStream:
+    def process(  # type: ignore[override]
+        self, func: KeyedProcessFunction[Any, T_co, R], output_type: Any = None
+    ) -> DataStream[R]:
         """Apply a `KeyedProcessFunction`."""
         _require_process(func, KeyedProcessFunction, "on a keyed stream")
         return self._apply(kinds.PROCESS, "KEYED PROCESS", func, output_type)
 
-    def reduce(self, func: Any) -> DataStream:
+    def reduce(self, func: Callable[[T_co, T_co], Any] | ReduceFunction[Any]) -> DataStream[T_co]:
         """Emit, per key, the reduction of all records so far."""
         function = as_function(func, ReduceFunction, PlainReduce)
         return self._apply(kinds.REDUCE, "Reduce", function, self.record_type)
@@ -365,31 +409,48 @@ class KeyedStream(DataStream):
         function = wrapper(func, declared_type(state_type, "state_type"))
         return self._apply(kind, name, function, output_type)
 
-    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+    def sum(self, position_to_sum: int | str = 0) -> DataStream[T_co]:
         """Emit, per key, the first record with the sum of a field so far."""
         return self._aggregate("sum", position_to_sum)
 
-    def min(self, position_to_min: int | str = 0) -> DataStream:
+    def min(self, position_to_min: int | str = 0) -> DataStream[T_co]:
         """Emit, per key, the first record with the least value of a field so far."""
         return self._aggregate("min", position_to_min)
 
-    def max(self, position_to_max: int | str = 0) -> DataStream:
+    def max(self, position_to_max: int | str = 0) -> DataStream[T_co]:
         """Emit, per key, the first record with the greatest value of a field so far."""
         return self._aggregate("max", position_to_max)
 
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T_co]:
         """Emit, per key, the record with the least value of a field so far."""
         return self._aggregate("min_by", position_to_min_by)
 
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T_co]:
         """Emit, per key, the record with the greatest value of a field so far."""
         return self._aggregate("max_by", position_to_max_by)
 
+    @overload
+    def key_by(
+        self,
+        key_selector: Callable[[T_co], KEY] | KeySelector[T_co, KEY],
+        key_type: Any = None,
+        key_type_info: Any = None,
+    ) -> KeyedStream[T_co, KEY]: ...
+
+    @overload
+    def key_by(
+        self,
+        key_selector: str | int | Sequence[str | int],
+        key_type: Any = None,
+        key_type_info: Any = None,
+    ) -> KeyedStream[T_co, Any]: ...
+
     def key_by(
         self, key_selector: Any, key_type: Any = None, key_type_info: Any = None
-    ) -> KeyedStream:
+    ) -> KeyedStream[T_co, Any]:
         """Key the origin anew; the earlier key is dropped."""
-        return self._origin.key_by(key_selector, key_type, key_type_info)
+        keyed: KeyedStream[T_co, Any] = self._origin.key_by(key_selector, key_type, key_type_info)
+        return keyed
 
     def interval_join(self, other_stream: KeyedStream) -> IntervalJoin[DataStream]:
         """Pair records of this stream with those of another one with the same key, by time."""
@@ -422,7 +483,7 @@ class KeyedStream(DataStream):
         )
         return self._after(operator)
 
-    def _respread(self, partitioning: Partitioning, **how: Any) -> DataStream:
+    def _respread(self, partitioning: Partitioning, **how: Any) -> DataStream[T_co]:
         msg = (
             f"Cannot override partitioning for KeyedStream: {partitioning.name.lower()} would "
             "undo key_by(); call it on the stream before key_by()"

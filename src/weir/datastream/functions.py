@@ -9,10 +9,12 @@ the call that it was given to.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol
 
 from weir.common._absent import INTERNAL, JAVA, absent
+from weir.common._generics import ACC, IN1, IN2, KEY, OUT, IN_contra, KEY_co, OUT_co, T
 from weir.datastream._async_functions import (
     AsyncFunction,
     AsyncRetryPredicate,
@@ -83,17 +85,12 @@ __all__ = [
     "WindowFunction",
 ]
 
-KEY = TypeVar("KEY")
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
 
-
-class MapFunction(Function):
+class MapFunction(Function, Generic[IN_contra, OUT_co]):
     """One record in, one record out."""
 
     @abstractmethod
-    def map(self, value: Any) -> Any:
+    def map(self, value: IN_contra) -> OUT_co:
         """Return the record that replaces `value`."""
 
 
@@ -109,11 +106,11 @@ class CoMapFunction(Function):
         """Return the record for a record of the second stream; None emits nothing."""
 
 
-class FlatMapFunction(Function):
+class FlatMapFunction(Function, Generic[IN_contra, OUT_co]):
     """One record in, any number of records out."""
 
     @abstractmethod
-    def flat_map(self, value: Any) -> Any:
+    def flat_map(self, value: IN_contra) -> Iterable[OUT_co] | None:
         """Return or yield the records that replace `value`."""
 
 
@@ -129,51 +126,51 @@ class CoFlatMapFunction(Function):
         """Return or yield the records for a record of the second stream."""
 
 
-class FilterFunction(Function):
+class FilterFunction(Function, Generic[IN_contra]):
     """Keeps or drops records."""
 
     @abstractmethod
-    def filter(self, value: Any) -> bool:
+    def filter(self, value: IN_contra) -> bool:
         """Return whether `value` is kept."""
 
 
-class ReduceFunction(Function):
+class ReduceFunction(Function, Generic[T]):
     """Combines two records of one type into one; must be associative."""
 
     @abstractmethod
-    def reduce(self, value1: Any, value2: Any) -> Any:
+    def reduce(self, value1: T, value2: T) -> T:
         """Return the combination of the value so far and the next one."""
 
 
-class AggregateFunction(Function):
+class AggregateFunction(Function, Generic[IN_contra, ACC, OUT_co]):
     """Aggregates records into an accumulator of another type, and that into a result."""
 
     @abstractmethod
-    def create_accumulator(self) -> Any:
+    def create_accumulator(self) -> ACC:
         """Return a fresh accumulator."""
 
     @abstractmethod
-    def add(self, value: Any, accumulator: Any) -> Any:
+    def add(self, value: IN_contra, accumulator: ACC) -> ACC:
         """Return the accumulator with `value` added."""
 
     @abstractmethod
-    def get_result(self, accumulator: Any) -> Any:
+    def get_result(self, accumulator: ACC) -> OUT_co:
         """Return the result that an accumulator stands for."""
 
     @abstractmethod
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+    def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
         """Return one accumulator that holds what both held."""
 
 
-class KeySelector(Function):
+class KeySelector(Function, Generic[IN_contra, KEY_co]):
     """Takes the key out of a record; must return the same key for the same record, always."""
 
     @abstractmethod
-    def get_key(self, value: Any) -> Any:
+    def get_key(self, value: IN_contra) -> KEY_co:
         """Return the key of a record."""
 
 
-class NullByteKeySelector(KeySelector):
+class NullByteKeySelector(KeySelector[Any, int]):
     """Gives every record the same key, which brings a whole stream to one subtask."""
 
     def get_key(self, value: Any) -> int:
@@ -209,7 +206,7 @@ class _KeyedContext(_TimedContext):
         """Return the key of the record, or of the timer that fires."""
 
 
-class ProcessFunction(Function):
+class ProcessFunction(Function, Generic[IN_contra, OUT_co]):
     """Any number of outputs per record, with timestamps and side outputs.
 
     Yield a value for the main output, `tag, value` with an `OutputTag` for a side output.
@@ -219,11 +216,11 @@ class ProcessFunction(Function):
         """Given to `process_element`."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+    def process_element(self, value: IN_contra, ctx: ProcessFunction.Context) -> Any:
         """Handle one record; return or yield the outputs."""
 
 
-class KeyedProcessFunction(Function):
+class KeyedProcessFunction(Function, Generic[KEY, IN_contra, OUT_co]):
     """A process function on a keyed stream: adds keyed state and timers."""
 
     class Context(_KeyedContext):
@@ -237,7 +234,7 @@ class KeyedProcessFunction(Function):
             """Tell which kind of time the firing timer belongs to."""
 
     @abstractmethod
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+    def process_element(self, value: IN_contra, ctx: KeyedProcessFunction.Context) -> Any:
         """Handle one record; return or yield the outputs."""
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, overload
 
+from weir.common._generics import T
+from weir.common.typeinfo import TypeInformation
+from weir.common.types import Row
 from weir.errors import UsageError
 
 
-class OutputTag:
+class OutputTag(Generic[T]):
     """Names a side output; a process function yields `tag, value` to emit to it.
 
     Two tags are equal when their ids are equal.
     """
 
     __slots__ = ("tag_id", "type_info")
+
+    @overload
+    def __init__(self: OutputTag[Any], tag_id: str, type_info: None = None) -> None: ...
+
+    @overload
+    def __init__(self, tag_id: str, type_info: TypeInformation[T]) -> None: ...
+
+    @overload
+    def __init__(self: OutputTag[Row], tag_id: str, type_info: list[Any]) -> None: ...
 
     def __init__(self, tag_id: str, type_info: Any = None) -> None:
         """Name a side output, optionally with the type of its records."""

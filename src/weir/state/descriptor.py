@@ -9,11 +9,12 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, overload
 
 from weir.backend.base import RESERVED_PREFIX
 from weir.backend.kinds import StateKind
-from weir.common.typeinfo import Types
+from weir.common._generics import K, T, V
+from weir.common.typeinfo import TypeInformation, Types
 from weir.errors import UsageError
 from weir.notices import warn_once
 from weir.state.ttl.config import StateTtlConfig
@@ -86,20 +87,36 @@ class StateDescriptor:
         return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"
 
 
-class ValueStateDescriptor(StateDescriptor):
+class ValueStateDescriptor(StateDescriptor, Generic[T]):
     """Declares one value per key."""
 
     kind = StateKind.VALUE
+
+    @overload
+    def __init__(
+        self: ValueStateDescriptor[Any], name: str, value_type_info: None = None
+    ) -> None: ...
+
+    @overload
+    def __init__(self, name: str, value_type_info: TypeInformation[T]) -> None: ...
 
     def __init__(self, name: str, value_type_info: Any = None) -> None:
         """Declare the state with the type of its value."""
         super().__init__(name, value_type_info)
 
 
-class ListStateDescriptor(StateDescriptor):
+class ListStateDescriptor(StateDescriptor, Generic[T]):
     """Declares a list per key, or a list of operator state."""
 
     kind = StateKind.LIST
+
+    @overload
+    def __init__(
+        self: ListStateDescriptor[Any], name: str, elem_type_info: None = None
+    ) -> None: ...
+
+    @overload
+    def __init__(self, name: str, elem_type_info: TypeInformation[T]) -> None: ...
 
     def __init__(self, name: str, elem_type_info: Any = None) -> None:
         """Declare the state with the type of one element."""
@@ -111,10 +128,23 @@ class ListStateDescriptor(StateDescriptor):
         return None if self.value_type is None else Types.LIST(self.value_type)
 
 
-class MapStateDescriptor(StateDescriptor):
+class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     """Declares a map per key, or broadcast state."""
 
     kind = StateKind.MAP
+
+    @overload
+    def __init__(
+        self, name: str, key_type_info: TypeInformation[K], value_type_info: TypeInformation[V]
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: MapStateDescriptor[Any, Any],
+        name: str,
+        key_type_info: Any = None,
+        value_type_info: Any = None,
+    ) -> None: ...
 
     def __init__(self, name: str, key_type_info: Any = None, value_type_info: Any = None) -> None:
         """Declare the state with the types of map keys and values."""
@@ -129,10 +159,18 @@ class MapStateDescriptor(StateDescriptor):
         return Types.MAP(self.key_type, self.value_type)
 
 
-class ReducingStateDescriptor(StateDescriptor):
+class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     """Declares one value per key that a reduce function folds."""
 
     kind = StateKind.REDUCING
+
+    @overload
+    def __init__(
+        self: ReducingStateDescriptor[Any], name: str, reduce_function: Any, type_info: None = None
+    ) -> None: ...
+
+    @overload
+    def __init__(self, name: str, reduce_function: Any, type_info: TypeInformation[T]) -> None: ...
 
     def __init__(self, name: str, reduce_function: Any, type_info: Any = None) -> None:
         """Declare the state with a `ReduceFunction` or a callable of two values.

@@ -6,8 +6,6 @@ in every subtask, read-write on the broadcast side and read-only on the other.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from weir.backend.handles import (
     AggregatingState,
     AppendingState,
@@ -20,6 +18,7 @@ from weir.backend.handles import (
     ValueState,
     WritableMap,
 )
+from weir.common._generics import K, V
 
 __all__ = [
     "AggregatingState",
@@ -33,9 +32,6 @@ __all__ = [
     "State",
     "ValueState",
 ]
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class ReadOnlyBroadcastState(ReadableMap[K, V]):

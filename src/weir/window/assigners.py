@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Generic, Protocol
 
+from weir.common._generics import T
 from weir.common.serializer import TypeSerializer
 from weir.common.time import to_ms
 from weir.common.typeinfo import Types
@@ -22,7 +23,6 @@ from weir.window.triggers import (
     NeverTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    T,
     Trigger,
     W,
     positive,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from weir.common._generics import T
 from weir.common.time import to_ms
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
@@ -17,8 +18,12 @@ from weir.metrics import MetricGroup
 from weir.state.descriptor import ReducingStateDescriptor, StateDescriptor
 from weir.window.windows import Window
 
-T = TypeVar("T")
-W = TypeVar("W", bound=Window)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVariable
+
+    W = TypeVariable("W", bound=Window, default=Any)
+else:
+    W = TypeVar("W", bound=Window)
 
 
 class TriggerResult(enum.Enum):

@@ -5,9 +5,19 @@ a backlog forgets as one that is on time. Run it with `weir run examples/daily_u
 visit is an epoch of its own here, so that the watermark moves between them.
 """
 
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
 from weir.common import Configuration, Time, Types, WatermarkStrategy
-from weir.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from weir.datastream import (
+    DataStream,
+    KeyedProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
 from weir.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
+
+Visit: TypeAlias = tuple[Any, ...]
 
 HOUR_MS = 3_600_000
 DAY_HOURS = 24
@@ -25,10 +35,10 @@ VISIT = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
 COUNTED = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
 
 
-class DailyUsers(KeyedProcessFunction):
+class DailyUsers(KeyedProcessFunction[str, Visit, tuple[str, int, int]]):
     """Counts the users of a site, each once a day."""
 
-    def open(self, runtime_context):
+    def open(self, runtime_context: RuntimeContext) -> None:
         ttl = StateTtlConfig.new_builder(Time.days(1)).use_event_time().build()
         seen = MapStateDescriptor("seen", Types.STRING(), Types.LONG())
         seen.enable_time_to_live(ttl)
@@ -37,7 +47,9 @@ class DailyUsers(KeyedProcessFunction):
         self.seen = runtime_context.get_map_state(seen)
         self.count = runtime_context.get_state(count)
 
-    def process_element(self, value, ctx):
+    def process_element(
+        self, value: Visit, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[str, int, int]]:
         site, user, hour = value
         day = hour // DAY_HOURS
         # A day of the calendar is at most as long as the time to live: nothing expires too early.
@@ -50,7 +62,7 @@ class DailyUsers(KeyedProcessFunction):
         yield site, day + 1, users
 
 
-def daily(visits):
+def daily(visits: DataStream[Visit]) -> DataStream[tuple[str, int, int]]:
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     strategy = strategy.with_timestamp_assigner(lambda visit, _: visit[2] * HOUR_MS)
     return (
@@ -61,7 +73,7 @@ def daily(visits):
     )
 
 
-def main():
+def main() -> None:
     config = Configuration()
     config.set_string("weir.source.batch-rows", "1")
     env = StreamExecutionEnvironment.get_execution_environment(config)

@@ -4,9 +4,19 @@ A purchase is compared with the three before it and stored; a question is answer
 stored, without a database. Run it with `weir run examples/history_lookup.py`.
 """
 
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
 from weir.common import Types
-from weir.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from weir.datastream import (
+    DataStream,
+    KeyedProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
 from weir.datastream.state import ListStateDescriptor, MapStateDescriptor
+
+Event: TypeAlias = tuple[Any, ...]
 
 KEPT = 3
 EVENTS = [
@@ -23,16 +33,16 @@ EVENTS = [
 EVENT = Types.TUPLE([Types.STRING(), Types.STRING(), Types.STRING(), Types.LONG()])
 
 
-class History(KeyedProcessFunction):
+class History(KeyedProcessFunction[str, Event, str]):
     """Keeps the last prices of a customer, and how often each product was bought."""
 
-    def open(self, runtime_context):
+    def open(self, runtime_context: RuntimeContext) -> None:
         self.prices = runtime_context.get_list_state(ListStateDescriptor("prices", Types.LONG()))
         self.bought = runtime_context.get_map_state(
             MapStateDescriptor("bought", Types.STRING(), Types.LONG())
         )
 
-    def process_element(self, value, ctx):
+    def process_element(self, value: Event, ctx: KeyedProcessFunction.Context) -> Iterator[str]:
         customer, what, product, price = value
         before = list(self.prices.get())
         times = self.bought.get(product) or 0
@@ -45,7 +55,7 @@ class History(KeyedProcessFunction):
         self.bought.put(product, times + 1)
 
 
-def looked_up(events):
+def looked_up(events: DataStream[Event]) -> DataStream[str]:
     return (
         events.key_by(lambda event: event[0], Types.STRING())
         .process(History(), Types.STRING())
@@ -53,7 +63,7 @@ def looked_up(events):
     )
 
 
-def main():
+def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     looked_up(env.from_collection(EVENTS, EVENT)).print()

@@ -5,11 +5,18 @@ record is predicted first and learnt from then, so the errors are those on recor
 has not seen. Run it with `weir run examples/online_learning.py`.
 """
 
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
 
 from weir.common import Types
-from weir.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from weir.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from weir.datastream.state import ValueStateDescriptor
+
+Vector: TypeAlias = NDArray[np.float64]
+Sample: TypeAlias = tuple[Any, ...]
 
 RATE = 0.5
 TELL_EVERY = 500
@@ -18,20 +25,20 @@ SAMPLE = Types.TUPLE([Types.STRING(), Types.LIST(Types.DOUBLE()), Types.LONG()])
 TRUE_WEIGHTS = {"north": np.array([3.0, -2.0, 0.5]), "south": np.array([-3.0, 2.0, 0.5])}
 
 
-def probability(weights, features):
-    return 1 / (1 + np.exp(-weights @ features))
+def probability(weights: Vector, features: Vector) -> float:
+    return float(1 / (1 + np.exp(-weights @ features)))
 
 
-class Learn(KeyedProcessFunction):
+class Learn(KeyedProcessFunction[str, Sample, str]):
     """Predicts, compares, and moves the weights towards what happened."""
 
-    def open(self, runtime_context):
+    def open(self, runtime_context: RuntimeContext) -> None:
         weights = Types.LIST(Types.DOUBLE())
         self.weights = runtime_context.get_state(ValueStateDescriptor("weights", weights))
         counts = Types.TUPLE([Types.LONG(), Types.LONG()])
         self.counts = runtime_context.get_state(ValueStateDescriptor("counts", counts))
 
-    def process_element(self, value, ctx):
+    def process_element(self, value: Sample, ctx: KeyedProcessFunction.Context) -> Iterator[str]:
         shop, found, bought = value
         features = np.array([*found, 1.0])
         stored = self.weights.value()
@@ -47,10 +54,10 @@ class Learn(KeyedProcessFunction):
         self.counts.update((seen, right))
 
 
-def samples(count):
+def samples(count: int) -> list[Sample]:
     """Return customers of two shops in turns, and whether they bought something."""
     chance = np.random.default_rng(7)
-    rows = []
+    rows: list[Sample] = []
     for number in range(count):
         shop = "north" if number % 2 else "south"
         found = chance.uniform(-1, 1, 2)
@@ -59,7 +66,7 @@ def samples(count):
     return rows
 
 
-def main():
+def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     learnt = env.from_collection(samples(3_000), SAMPLE) \

@@ -4,9 +4,19 @@ What `rising_temperature.py` says as a pattern: a reading above 90 degrees, then
 are warmer each, all within 30 seconds. Run it with `weir run examples/rising_by_hand.py`.
 """
 
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
 from weir.common import Duration, Types, WatermarkStrategy
-from weir.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from weir.datastream import (
+    DataStream,
+    KeyedProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
 from weir.datastream.state import ListStateDescriptor
+
+Reading: TypeAlias = tuple[Any, ...]
 
 READINGS = [
     # rack, degrees, second
@@ -26,13 +36,13 @@ READING = Types.TUPLE([Types.LONG(), Types.DOUBLE(), Types.LONG()])
 WARM, IN_A_ROW, WITHIN_SECONDS = 90, 3, 30
 
 
-class Rising(KeyedProcessFunction):
+class Rising(KeyedProcessFunction[int, Reading, str]):
     """Keeps the last readings of a rack as long as each is warmer than the one before."""
 
-    def open(self, runtime_context):
+    def open(self, runtime_context: RuntimeContext) -> None:
         self.rise = runtime_context.get_list_state(ListStateDescriptor("rise", READING))
 
-    def process_element(self, value, ctx):
+    def process_element(self, value: Reading, ctx: KeyedProcessFunction.Context) -> Iterator[str]:
         rise = list(self.rise.get())
         rise = [*rise, value][-IN_A_ROW:] if rise and value[1] > rise[-1][1] else [value]
         if self.is_alarming(rise):
@@ -43,18 +53,18 @@ class Rising(KeyedProcessFunction):
         # No rise is longer than this: a rack that falls silent leaves no state behind.
         ctx.timer_service().register_event_time_timer((value[2] + WITHIN_SECONDS) * 1000)
 
-    def is_alarming(self, rise):
+    def is_alarming(self, rise: list[Reading]) -> bool:
         """Time is judged by the readings: timers may come later than they are due."""
         took = rise[-1][2] - rise[0][2]
-        return len(rise) == IN_A_ROW and rise[0][1] > WARM and took < WITHIN_SECONDS
+        return len(rise) == IN_A_ROW and bool(rise[0][1] > WARM and took < WITHIN_SECONDS)
 
-    def on_timer(self, timestamp, ctx):
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> None:
         rise = list(self.rise.get())
         if rise and timestamp == (rise[-1][2] + WITHIN_SECONDS) * 1000:
             self.rise.clear()
 
 
-def alerts(readings):
+def alerts(readings: DataStream[Reading]) -> DataStream[str]:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(2))
     strategy = strategy.with_timestamp_assigner(lambda reading, _: reading[2] * 1000)
     return (
@@ -65,7 +75,7 @@ def alerts(readings):
     )
 
 
-def main():
+def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
     alerts(env.from_collection(READINGS, READING)).print()

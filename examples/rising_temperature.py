@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from weir.cep import CEP, AfterMatchSkipStrategy, Pattern
 from weir.common import Duration, Types, WatermarkStrategy
-from weir.datastream import StreamExecutionEnvironment
+from weir.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
 
-Reading: TypeAlias = tuple[int, float, int]
+Reading: TypeAlias = tuple[Any, ...]
 
 READINGS = [
     # rack, degrees, second
@@ -29,7 +29,7 @@ READINGS = [
 
 
 def warm(reading: Reading) -> bool:
-    return reading[1] > 90
+    return bool(reading[1] > 90)
 
 
 def warmer(reading: Reading, context: Any) -> bool:
@@ -62,18 +62,18 @@ quiet = (
 types = Types.TUPLE([Types.LONG(), Types.DOUBLE(), Types.LONG()])
 
 
-def by_rack(readings):
+def by_rack(readings: DataStream[Reading]) -> KeyedStream[Reading, int]:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(2))
     strategy = strategy.with_timestamp_assigner(lambda reading, _: reading[2] * 1000)
     return readings.assign_timestamps_and_watermarks(strategy) \
         .key_by(lambda reading: reading[0], Types.LONG())  # fmt: skip
 
 
-def alerts(readings):
+def alerts(readings: DataStream[Reading]) -> DataStream[Any]:
     return CEP.pattern(by_rack(readings), pattern).select(alert, Types.STRING()).uid("rising")
 
 
-def main():
+def main() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     readings = env.from_collection(READINGS, types)
     alerts(readings).print()

@@ -159,10 +159,14 @@ class DataStream(Stream, Generic[T_co]):
     def key_by(
         self, key_selector: Any, key_type: Any = None, key_type_info: Any = None
     ) -> KeyedStream[T_co, Any]:
-        """Partition by key: a `KeySelector`, a callable, column names, or a position."""
+        """Partition by key: a `KeySelector`, a callable, column names, or a position.
+
+        On a keyed stream the earlier key is dropped.
+        """
+        origin = self._unkeyed()
         declared = declared_type(key_type or key_type_info, "key_type")
         spec = key_spec(key_selector, declared, self.record_type)
-        return KeyedStream(self, self._spread(Partitioning.HASH, key=spec))
+        return KeyedStream(origin, origin._spread(Partitioning.HASH, key=spec))
 
     def cache(self: D) -> D:
         """Return the stream itself, and say once that nothing is kept for later programs."""
@@ -339,6 +343,9 @@ class DataStream(Stream, Generic[T_co]):
         with records:
             return [record for _, record in zip(range(limit), records)]  # noqa: B905
 
+    def _unkeyed(self) -> DataStream[T_co]:
+        return self
+
     def _apply(self, kind: Kind, name: str, function: Any, output_type: Any) -> DataStream:
         declared = declared_type(output_type)
         return self._after(self._declare(kind, name, function=function, output_type=declared))
@@ -429,29 +436,6 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         """Emit, per key, the record with the greatest value of a field so far."""
         return self._aggregate("max_by", position_to_max_by)
 
-    @overload
-    def key_by(
-        self,
-        key_selector: Callable[[T_co], KEY] | KeySelector[T_co, KEY],
-        key_type: Any = None,
-        key_type_info: Any = None,
-    ) -> KeyedStream[T_co, KEY]: ...
-
-    @overload
-    def key_by(
-        self,
-        key_selector: str | int | Sequence[str | int],
-        key_type: Any = None,
-        key_type_info: Any = None,
-    ) -> KeyedStream[T_co, Any]: ...
-
-    def key_by(
-        self, key_selector: Any, key_type: Any = None, key_type_info: Any = None
-    ) -> KeyedStream[T_co, Any]:
-        """Key the origin anew; the earlier key is dropped."""
-        keyed: KeyedStream[T_co, Any] = self._origin.key_by(key_selector, key_type, key_type_info)
-        return keyed
-
     def interval_join(self, other_stream: KeyedStream) -> IntervalJoin[DataStream]:
         """Pair records of this stream with those of another one with the same key, by time."""
         require_type(other_stream, KeyedStream, "a KeyedStream")
@@ -492,6 +476,9 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
 
     def _unkeyed_edges(self) -> list[Edge]:
         return self._origin.edges
+
+    def _unkeyed(self) -> DataStream[T_co]:
+        return self._origin
 
 
 def _count_windows(size: int, slide: int) -> Any:

@@ -1,10 +1,12 @@
-"""The crash campaign: run one program to its end through crashes, and check what it wrote.
+"""The crash campaign: run a program to its end through crashes, and check what it wrote.
 
 A scenario (a seed) and its crashes say everything, so a failing run is one line. The checker knows
 only the input and the disk: every record of the right answer is there once, and nothing else is.
 
-    python -m weir.testing.campaign [--unaligned | --at-least-once] SEED POINT:KIND:VICTIM ...
+    python -m weir.testing.campaign [--PROGRAM] [--MODE] SEED POINT:KIND:VICTIM ...
     python -m weir.testing.campaign --seeds 1-10000
+
+Programs are `totals`, unless told, `windows`, `joins` and `patterns`.
 
 With `--unaligned` barriers overtake rows, at pauses that follow from the seed too. With
 `--at-least-once` records may come twice, and none may be lost.
@@ -12,18 +14,17 @@ With `--unaligned` barriers overtake rows, at pauses that follow from the seed t
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from weir.checkpoint.paths import resolve
 from weir.checkpoint.settings import CheckpointingMode, CheckpointSettings, Retention
-from weir.checkpoint.store import list_completed, verify_files
+from weir.checkpoint.store import list_completed
 from weir.errors import WeirError
 from weir.jobmanager.job_states import Over, Running, Stop
 from weir.jobmanager.overtake import Outcome
@@ -34,7 +35,9 @@ from weir.slot.messages import EpochCall
 from weir.storage.memory import MemoryStorage
 from weir.storage.private_files import remove_directory, temporary_directory
 from weir.testing.campaign_backends import settings_of
-from weir.testing.campaign_program import TEXT_FOLDER, TRANSACTIONS_FOLDER, build, expected
+from weir.testing.campaign_checks import TEXT_FOLDER, TRANSACTIONS_FOLDER, Program, Seen
+from weir.testing.campaign_leftovers import damaged, left_checkpoint, state_left
+from weir.testing.campaign_programs import PLAIN, PROGRAMS
 from weir.testing.campaign_scenario import Dice, Mode, Op, OpKind, Scenario
 from weir.testing.campaign_world import Crash, Kind, World
 from weir.testing.harness import HarnessOptions, JobHarness
@@ -64,6 +67,7 @@ class _Run:
 
     def __init__(self, scenario: Scenario, world: World, sabotage: Sabotage | None) -> None:
         self.scenario = scenario
+        self.program: Program = PROGRAMS[scenario.program]
         self.world = world
         self.storage = MemoryStorage()
         self.jobs: list[JobHarness] = []
@@ -113,8 +117,9 @@ class _Run:
             # In a third of the scenarios every frame of an epoch goes through a file.
             memory=MemoryLimits(held=0) if scenario.inline_bytes else MemoryLimits(),
             local=self._local,
+            partition_of=self.program.partition_of,
         )
-        graph = build(self.world.name, scenario.events, scenario.rules)
+        graph = self.program.build(self.world.name, scenario)
         return JobHarness(graph, scenario.parallelism, options)
 
     def run(self) -> None:
@@ -144,7 +149,7 @@ class _Run:
             elif self._is_through(job):
                 break
             else:
-                job = self._adopt(job.successor(self._resuming, self._complete_savepoints()))
+                job = self._adopt(job.successor(self._resuming, self.savepoints()))
                 self._tried(job, job.start)
         else:
             raise RuntimeError(NEVER_ENDED)
@@ -223,7 +228,8 @@ class _Run:
         self._savepoints.append(f"{self.storage.uri}/{_SAVEPOINT}{len(self._savepoints)}")
         return self._savepoints[-1]
 
-    def _complete_savepoints(self) -> list[str]:
+    def savepoints(self) -> list[str]:
+        """Return the URIs of all savepoints that are complete, oldest first."""
         names = {uri: f"{_SAVEPOINT}{n}" for n, uri in enumerate(self._savepoints)}
         return [uri for uri, n in names.items() if "_metadata" in self.storage.list(n)]
 
@@ -298,7 +304,7 @@ class _Run:
                 job.slots.kill(slot)
         job.slots.bury()
         parallelism = 1 + self._dice.below(3) if self.scenario.seed > 0 else 2
-        self._adopt(job.successor(parallelism, self._complete_savepoints()))
+        self._adopt(job.successor(parallelism, self.savepoints()))
 
     def _overtake(self) -> None:
         if self._pauses.below(7) == 0:
@@ -328,9 +334,10 @@ def run(
     sabotage: Sabotage | None = None,
     *,
     mode: Mode = Mode.ALIGNED,
+    program: str = PLAIN,
 ) -> Result:
     """Run a scenario with crashes and check everything that it left behind."""
-    scenario = replace(Scenario.of(seed), mode=mode)
+    scenario = replace(Scenario.of(seed), mode=mode, program=program)
     world = World(crashes)
     running = _Run(scenario, world, sabotage)
     left: list[str] = []
@@ -343,63 +350,39 @@ def run(
 
 
 def _problems(running: _Run) -> list[str]:
-    scenario, disk = running.scenario, running.world.disk
-    totals, matched = expected(scenario.events, scenario.rules)
+    scenario, disk, program = running.scenario, running.world.disk, running.program
+    seen = Seen(
+        disk.lines(TEXT_FOLDER),
+        disk.lines(TRANSACTIONS_FOLDER),
+        [repr(r) for job in running.jobs for r in job.collected()],
+        partly=len(running.jobs) > 1,
+    )
     if scenario.mode is Mode.AT_LEAST_ONCE:
-        return _lost_events(scenario.events, disk.lines(TEXT_FOLDER)) + _damaged(running.storage)
-    problems = _difference("text sink", totals, disk.lines(TEXT_FOLDER))
-    problems += _difference("two-phase sink", matched, disk.lines(TRANSACTIONS_FOLDER))
-    shown = [repr(r) for job in running.jobs for r in job.collected()]
-    collected = _difference("collect", matched, shown)
-    if len(running.jobs) > 1:
-        # What a driver had released when it died is gone with it; nothing may come twice.
-        collected = [p for p in collected if "lost" not in p]
-    problems += collected
+        return program.lost(scenario, seen) + damaged(running.storage, _SAVEPOINT)
+    problems = program.problems(scenario, seen)
     # Nobody knows a job that died before its first checkpoint, so nobody cleans up behind it.
-    unknown = [job.job_id for job in running.jobs[:-1] if not _left_checkpoint(running, job)]
+    jobs = [job.job_id for job in running.jobs[:-1]]
+    unknown = [job for job in jobs if not left_checkpoint(running.storage, job)]
     excused = [*unknown, *running.excused]
     hidden = [p for p in disk.hidden() if not any(name in p for name in excused)]
     problems += [f"hidden file left: {path}" for path in hidden]
     ended = running.jobs[-1].job_id
-    problems += _damaged(running.storage)
+    problems += damaged(running.storage, _SAVEPOINT)
     if running.cut_short:
         return problems
+    if scenario.drain:
+        problems += state_left(running.savepoints()[-1], program.ends_empty)
     problems += [f"checkpoint file left: {ended}/{n}" for n in running.storage.list(ended)]
     return problems
 
 
-def _lost_events(count: int, lines: list[str]) -> list[str]:
-    """Return the events that left no trace; records may be counted twice, so totals may be off."""
-    seen = {found[2] for found in map(ast.literal_eval, lines) if found[0] == "total"}
-    return [f"text sink: lost event {n}" for n in range(count) if n not in seen]
-
-
-def _damaged(storage: MemoryStorage) -> list[str]:
-    """Return what is wrong with checkpoints that exist, whoever they belong to."""
-    jobs = [name for name in storage.list() if not name.startswith(_SAVEPOINT)]
-    stored = [s for job in jobs for s in list_completed(storage, job)]
-    problems = [p for s in stored for p in verify_files(storage, s.directory, s.metadata)]
-    return [f"complete checkpoint is damaged: {problem}" for problem in problems]
-
-
-def _left_checkpoint(running: _Run, job: JobHarness) -> bool:
-    return any(
-        "_metadata" in running.storage.list(f"{job.job_id}/{name}")
-        for name in running.storage.list(job.job_id)
-    )
-
-
-def _difference(where: str, wanted: list[str], found: list[str]) -> list[str]:
-    lost = Counter(wanted) - Counter(found)
-    surplus = Counter(found) - Counter(wanted)
-    problems = [f"{where}: lost {line} x{n}" for line, n in lost.items()]
-    return problems + [f"{where}: duplicated or wrong {line} x{n}" for line, n in surplus.items()]
-
-
-def reproduction(seed: int, crashes: Sequence[Crash], *, mode: Mode = Mode.ALIGNED) -> str:
+def reproduction(
+    seed: int, crashes: Sequence[Crash], *, mode: Mode = Mode.ALIGNED, program: str = PLAIN
+) -> str:
     """Return the command that repeats a run."""
-    option = [] if mode is Mode.ALIGNED else [f"--{mode.value}"]
-    return " ".join(["python -m weir.testing.campaign", *option, str(seed), *map(str, crashes)])
+    options = [] if program == PLAIN else [f"--{program}"]
+    options += [] if mode is Mode.ALIGNED else [f"--{mode.value}"]
+    return " ".join(["python -m weir.testing.campaign", *options, str(seed), *map(str, crashes)])
 
 
 def random_crashes(seed: int, steps: int) -> list[Crash]:
@@ -413,39 +396,51 @@ def random_crashes(seed: int, steps: int) -> list[Crash]:
 
 
 def failures(
-    seeds: Iterable[int], *, mode: Mode = Mode.ALIGNED, steps: int = 700
+    seeds: Iterable[int],
+    *,
+    mode: Mode = Mode.ALIGNED,
+    program: str = PLAIN,
+    steps: int = 700,
 ) -> Iterator[str | None]:
     """Run seeds with random crashes; gives for each the command that repeats a failure, or None."""
     for seed in seeds:
         crashes = random_crashes(seed, steps)
         try:
-            problems = run(seed, crashes, mode=mode).problems
+            problems = run(seed, crashes, mode=mode, program=program).problems
         except Exception as error:
             problems = [f"{type(error).__name__}: {error}"]
-        yield f"{reproduction(seed, crashes, mode=mode)}  # {problems[0]}" if problems else None
+        repeated = reproduction(seed, crashes, mode=mode, program=program)
+        yield f"{repeated}  # {problems[0]}" if problems else None
 
 
 def main(arguments: Sequence[str]) -> int:
     """Repeat one run and show what happened, or run many: `--seeds 1-10000`."""
     modes = {f"--{mode.value}": mode for mode in Mode}
+    programs = {f"--{name}": name for name in PROGRAMS}
     chosen = [modes[a] for a in arguments if a in modes]
-    plain = [a for a in arguments if a not in modes]
+    named = [programs[a] for a in arguments if a in programs]
+    plain = [a for a in arguments if a not in modes and a not in programs]
     if plain[:1] == ["--seeds"]:
         first, _, last = plain[1].partition("-")
-        return _many(range(int(first), int(last) + 1), chosen or list(Mode))
+        return _many(range(int(first), int(last) + 1), chosen or list(Mode), named or [*PROGRAMS])
     seed, *crashes = plain
-    mode = chosen[0] if chosen else Mode.ALIGNED
-    outcome = run(int(seed), [Crash.parse(text) for text in crashes], mode=mode)
+    outcome = run(
+        int(seed),
+        [Crash.parse(text) for text in crashes],
+        mode=chosen[0] if chosen else Mode.ALIGNED,
+        program=named[0] if named else PLAIN,
+    )
     out = [*outcome.struck, f"{len(outcome.steps)} steps", *(outcome.problems or ["all is well"])]
     sys.stdout.write("\n".join(out) + "\n")
     return 1 if outcome.problems else 0
 
 
-def _many(seeds: range, modes: Sequence[Mode]) -> int:
-    """Run seeds, by turns in every mode; says how many were wrong."""
+def _many(seeds: range, modes: Sequence[Mode], programs: Sequence[str]) -> int:
+    """Run seeds, by turns with every program and in every mode; says how many were wrong."""
     wrong = 0
-    for index, mode in enumerate(modes):
-        for found in failures(seeds[index :: len(modes)], mode=mode):
+    turns = list(product(programs, modes))
+    for index, (program, mode) in enumerate(turns):
+        for found in failures(seeds[index :: len(turns)], mode=mode, program=program):
             if found is not None:
                 wrong += 1
                 sys.stdout.write(found + "\n")

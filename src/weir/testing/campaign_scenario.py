@@ -78,6 +78,7 @@ class Scenario:
     ops: tuple[Op, ...] = ()
     drain: bool = False
     local: bool = False
+    program: str = "totals"
 
     @classmethod
     def of(cls, seed: int) -> Scenario:

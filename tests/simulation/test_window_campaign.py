@@ -1,0 +1,232 @@
+"""Windows, joins and patterns through any crash: each record counts once, none is lost.
+
+Also the other way round: operators of windows, joins and patterns that are broken on purpose are
+caught within a few runs.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from weir.backend.timers import TimerQueue
+from weir.runtime.interval_join import IntervalJoin
+from weir.runtime.patterns import PatternOperator
+from weir.runtime.stateful import StatefulOperator
+from weir.runtime.window_folding import Folding
+from weir.runtime.window_operator import WindowOperator
+from weir.testing.campaign import (
+    NEVER_ENDED,
+    Crash,
+    Kind,
+    Mode,
+    failures,
+    random_crashes,
+    run,
+)
+from weir.testing.campaign_programs import PLAIN, PROGRAMS
+from weir.testing.campaign_scenario import Scenario
+
+pytestmark = pytest.mark.campaign
+
+SEEDS = int(os.environ.get("WEIR_CAMPAIGN_SEEDS", "2000")) * 3 // 40
+NEW = [name for name in PROGRAMS if name != PLAIN]
+MODES = list(Mode)
+# Scenarios in which things go wrong, by turns with barriers that overtake.
+RUNS = [
+    (seed, Mode.UNALIGNED if index % 2 else Mode.ALIGNED)
+    for index, seed in enumerate([2, 8, 9, 12, 15, 20, 22, 26])
+]
+
+
+@pytest.mark.parametrize("program", NEW)
+def test_random_scenarios_with_up_to_three_crashes_give_the_right_answer(program):
+    count, found = 0, []
+    own = range(1 + NEW.index(program), SEEDS + 1, len(NEW))
+    for index, mode in enumerate(MODES):
+        for failure in failures(own[index :: len(MODES)], mode=mode, program=program):
+            count += 1
+            if failure is not None:
+                found.append(failure)
+    assert count == len(own)
+    assert found == []
+
+
+def test_late_records_and_refiring_windows_are_among_what_is_checked(monkeypatch):
+    """Otherwise half of the checker looks at nothing."""
+    lines = []
+    whole = PROGRAMS["windows"]
+
+    def looking(scenario, seen):
+        lines.extend(seen.text)
+        return whole.problems(scenario, seen)
+
+    monkeypatch.setitem(PROGRAMS, "windows", replace(whole, problems=looking))
+    for seed in (3, 5):
+        assert run(seed, program="windows").problems == []
+    found = [line.split(", (")[0] for line in lines]
+    assert any(line.startswith("('late',") for line in found)
+    assert any(line.startswith("('late-to-sessions',") for line in found)
+    refired = [line for line in found if line.startswith("('tumbling'") and found.count(line) > 1]
+    assert refired
+
+
+def is_caught(program, seed, mode):
+    try:
+        crashes = random_crashes(seed, 500)
+        return bool(run(seed, crashes, mode=mode, program=program).problems)
+    except RuntimeError as error:
+        return NEVER_ENDED in str(error)
+
+
+@pytest.mark.parametrize("program", NEW)
+def test_what_is_not_broken_is_not_caught(program):
+    assert not any(is_caught(program, *found) for found in RUNS)
+    assert any(Scenario.of(seed).drain for seed, _ in RUNS)
+
+
+def windows_are_not_forgotten(patch):
+    def broken(self, pane):
+        for key, group in pane.owners.items():
+            self._timers.register(pane.namespace[1] - 1, key, group, pane.namespace)
+
+    patch.setattr(Folding, "_register", broken)
+
+
+def sessions_are_not_stored(patch):
+    patch.setattr(WindowOperator, "_store_sets", lambda self: self._sets.clear())
+
+
+def sessions_of_the_epoch_are_not_in_the_checkpoint(patch):
+    patch.setattr(WindowOperator, "snapshot", StatefulOperator.snapshot)
+
+
+def merged_sessions_lose_what_one_of_them_held(patch):
+    merge = WindowOperator._merge
+    patch.setattr(
+        WindowOperator, "_merge", lambda self, merged: merge(self, merged._replace(sources=[]))
+    )
+
+
+def windows_have_no_timers_when_they_are_restored(patch):
+    patch.setattr(TimerQueue, "restore", lambda self, sources: None)
+
+
+def nothing_is_ever_late(patch):
+    patch.setattr(WindowOperator, "is_late", lambda self, window: False)
+
+
+def late_records_are_in_the_window_and_in_the_side_output(patch):
+    into = WindowOperator.into_windows
+
+    def broken(self, value, stamp, windows):
+        into(self, value, stamp, windows)
+        return False
+
+    patch.setattr(WindowOperator, "into_windows", broken)
+
+
+def late_records_are_not_given_to_anybody(patch):
+    patch.setattr(WindowOperator, "skipped", lambda self, value, stamp: None)
+
+
+def what_was_folded_is_not_in_the_checkpoint(patch):
+    def broken(self):
+        if self._sets:
+            self._store_sets()
+
+    patch.setattr(WindowOperator, "_settle", broken)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        windows_are_not_forgotten,
+        sessions_are_not_stored,
+        sessions_of_the_epoch_are_not_in_the_checkpoint,
+        merged_sessions_lose_what_one_of_them_held,
+        windows_have_no_timers_when_they_are_restored,
+        nothing_is_ever_late,
+        late_records_are_in_the_window_and_in_the_side_output,
+        late_records_are_not_given_to_anybody,
+        what_was_folded_is_not_in_the_checkpoint,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_broken_windows_are_caught(monkeypatch, sabotage):
+    sabotage(monkeypatch)
+    assert any(is_caught("windows", *found) for found in RUNS)
+
+
+def test_event_time_that_begins_anew_after_a_restore_is_caught(monkeypatch):
+    """A record that is late comes right after the restore, and opens its window again."""
+    steps = run(6, program="windows").steps
+    points = [i + 1 for i, step in enumerate(steps) if step == "slot 0: level 1 begins"]
+    monkeypatch.setattr(StatefulOperator, "restore_watermark", lambda self, watermark: None)
+    assert any(run(6, [Crash(p, Kind.SLOT)], program="windows").problems for p in points[3:])
+
+
+def keyed_state_is_not_restored(patch):
+    restore = StatefulOperator.restore
+
+    def broken(self, checkpoint_id, keyed, operator, raw):
+        restore(self, checkpoint_id, [], operator, raw)
+
+    patch.setattr(StatefulOperator, "restore", broken)
+
+
+def records_are_kept_for_ever(patch):
+    patch.setattr(IntervalJoin, "_let_go_at", lambda self, time, key, group: None)
+
+
+def records_go_too_early(patch):
+    let_go_at = IntervalJoin._let_go_at
+
+    def broken(self, time, key, group):
+        backend = self._keyed()
+        for side in self._sides:
+            side.wait = 0
+        let_go_at(self, time - 5, key, backend.current.group)
+
+    patch.setattr(IntervalJoin, "_let_go_at", broken)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        keyed_state_is_not_restored,
+        records_are_kept_for_ever,
+        records_go_too_early,
+        sessions_are_not_stored,
+        what_was_folded_is_not_in_the_checkpoint,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_broken_joins_are_caught(monkeypatch, sabotage):
+    sabotage(monkeypatch)
+    assert any(is_caught("joins", *found) for found in RUNS)
+
+
+def events_that_wait_are_not_in_the_checkpoint(patch):
+    patch.setattr(PatternOperator, "snapshot", StatefulOperator.snapshot)
+
+
+def partial_matches_are_not_stored(patch):
+    patch.setattr(PatternOperator, "_remember", lambda self, stored: None)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        keyed_state_is_not_restored,
+        windows_have_no_timers_when_they_are_restored,
+        events_that_wait_are_not_in_the_checkpoint,
+        partial_matches_are_not_stored,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_broken_patterns_are_caught(monkeypatch, sabotage):
+    sabotage(monkeypatch)
+    assert any(is_caught("patterns", *found) for found in RUNS)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weir.common._generics import IN, IN2, KEY, OUT
 from weir.datastream._function_base import Function
 from weir.datastream._runtime_context import KeyedStateStore
+from weir.graph.output_tag import OutputTag
 from weir.window.windows import Window
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class _WindowContext(ABC):
     @abstractmethod
     def global_state(self) -> KeyedStateStore:
         """Return the states of this key that all of its windows share."""
+
+    @abstractmethod
+    def output(self, output_tag: OutputTag, value: Any) -> None:
+        """Emit a record to a side output, with the timestamp that results of the window have."""
 
 
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):

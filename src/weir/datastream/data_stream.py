@@ -65,7 +65,7 @@ from weir.graph.kinds import Kind
 from weir.graph.transformation import Edge, Partitioning, Transformation
 from weir.notices import warn_once
 from weir.state.descriptor import MapStateDescriptor
-from weir.window.assigners import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from weir.window.counting import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
 __all__ = [
     "AllWindowedStream",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from weir.common._absent import INTERNAL, absent
 from weir.window.assigners import (
-    CountSlidingWindowAssigner,
-    CountTumblingWindowAssigner,
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
@@ -18,7 +16,9 @@ from weir.window.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WindowAssigner,
+    WindowStagger,
 )
+from weir.window.counting import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from weir.window.evictors import (
     CountEvictor,
     DeltaEvictor,
@@ -91,6 +91,7 @@ __all__ = [
     "TumblingProcessingTimeWindows",
     "Window",
     "WindowAssigner",
+    "WindowStagger",
 ]
 
 __getattr__ = absent(

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from weir.backend.base import CurrentKey, Timers
 from weir.backend.kinds import StateKind
 from weir.errors import UsageError
+from weir.graph.output_tag import OutputTag
 from weir.metrics import MetricGroup
 from weir.runtime.context import RuntimeContext
 from weir.state.descriptor import StateDescriptor
@@ -113,6 +114,10 @@ class AssignerContext:
     def get_runtime_context(self) -> RuntimeContext:
         """Return the runtime context, whose keyed state is that of the record's key."""
         return self._runtime_context
+
+    def key_group(self) -> int:
+        """Return the group of the record's key."""
+        return self._operator.current_key().group
 
 
 class WindowTriggerContext(_Times):
@@ -218,6 +223,7 @@ class WindowFunctionContext:
         self._global: Any = None
         self._window: Any = None
         self._namespace: Any = None
+        self.aside: list[tuple[OutputTag, Any]] = []
 
     def at(self, window: Any, namespace: Any) -> None:
         """Point at a window."""
@@ -257,3 +263,14 @@ class WindowFunctionContext:
     def global_state(self) -> Any:
         """Return the states of this key that all of its windows share."""
         return self._global
+
+    def output(self, output_tag: OutputTag, value: Any) -> None:
+        """Emit a record to a side output, with the timestamp that results of the window have.
+
+        Raises:
+            TypeError: it is no `OutputTag`.
+        """
+        if not isinstance(output_tag, OutputTag):
+            msg = f"output() expects an OutputTag, found {output_tag!r}"  # type: ignore[unreachable]
+            raise TypeError(msg)
+        self.aside.append((output_tag, value))

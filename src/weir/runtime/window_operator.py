@@ -341,6 +341,7 @@ class WindowOperator(StatefulOperator):
         if self._clear_function is not None:
             self.function_context.at(window, namespace)
             self._clear_function(self.function_context)
+            self._give_aside(window, None)
 
     def _emit(self, window: Any, spaces: tuple[Any, Any], stamp: int | None) -> None:
         """Call the function with the contents of a window, if there are any."""
@@ -358,12 +359,23 @@ class WindowOperator(StatefulOperator):
         self.current.namespace = VOID
         self.function_context.at(window, namespace)
         result = self.call(window, elements)
-        if result is None:
-            return
-        out, before = self.out, len(self.out)
-        out.extend(result)
-        last = window.max_timestamp()
-        self.stamps.extend(repeat(stamp if last == MAX_TIMESTAMP else last, len(out) - before))
+        if result is not None:
+            self.out.extend(result)
+            self._stamp(window, stamp)
+        self._give_aside(window, stamp)
+
+    def _give_aside(self, window: Any, stamp: int | None) -> None:
+        """Take what a function gave to side outputs by its context."""
+        aside = self.function_context.aside
+        if aside:
+            self.out.extend(aside)
+            aside.clear()
+            self._stamp(window, stamp)
+
+    def _stamp(self, window: Any, stamp: int | None) -> None:
+        """Stamp results that have none yet: with the last moment of a window that time ends."""
+        last, missing = window.max_timestamp(), len(self.out) - len(self.stamps)
+        self.stamps.extend(repeat(stamp if last == MAX_TIMESTAMP else last, missing))
 
     def _emit_evicted(
         self, window: Any, spaces: tuple[Any, Any], stored: Sequence[Any], stamp: int | None

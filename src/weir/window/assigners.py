@@ -1,14 +1,16 @@
 """Assigners: which windows a record belongs to.
 
 An assigner is asked once for every record. Those of time windows compute from a timestamp or from
-the processing time alone, count windows from a number that is keyed state.
+the processing time alone; where windows are staggered, from what the key has drawn, too.
 """
 
 from __future__ import annotations
 
+import enum
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Generic, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from weir.common._generics import T
 from weir.common.serializer import TypeSerializer
@@ -18,19 +20,14 @@ from weir.errors import UsageError
 from weir.state.descriptor import ValueStateDescriptor
 from weir.window.further_triggers import EndOfStreamTrigger
 from weir.window.triggers import (
-    CountTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
-    PurgingTrigger,
     Trigger,
     W,
-    positive,
 )
 from weir.window.windows import (
     MIN_TIMESTAMP,
-    CountWindow,
-    CountWindowSerializer,
     GlobalWindow,
     GlobalWindowSerializer,
     TimeWindow,
@@ -153,6 +150,9 @@ class AlignedWindows(_TimeAssigner):
         return [time_window(s, s + size) for s in self.starts(self._time(timestamp, context))]
 
 
+A = TypeVar("A", bound="_Tumbling")
+
+
 class _Tumbling(AlignedWindows):
     def __init__(self, size: int, offset: int = 0) -> None:
         """Make windows of a size that begin at multiples of it, shifted by an offset."""
@@ -174,9 +174,12 @@ class TumblingEventTimeWindows(_Tumbling):
     """Windows of one size, one after the other, by event time."""
 
     @staticmethod
-    def of(size: Any, offset: Any = None) -> TumblingEventTimeWindows:
-        """Return the assigner of a size and an offset."""
-        return TumblingEventTimeWindows(to_ms(size), 0 if offset is None else to_ms(offset))
+    def of(
+        size: Any, offset: Any = None, window_stagger: WindowStagger | None = None
+    ) -> TumblingEventTimeWindows | StaggeredWindows:
+        """Return the assigner of a size and an offset; keys may be staggered against each other."""
+        plain = TumblingEventTimeWindows(to_ms(size), 0 if offset is None else to_ms(offset))
+        return _staggered(plain, window_stagger)
 
 
 class TumblingProcessingTimeWindows(_Tumbling):
@@ -185,9 +188,69 @@ class TumblingProcessingTimeWindows(_Tumbling):
     event_time = False
 
     @staticmethod
-    def of(size: Any, offset: Any = None) -> TumblingProcessingTimeWindows:
-        """Return the assigner of a size and an offset."""
-        return TumblingProcessingTimeWindows(to_ms(size), 0 if offset is None else to_ms(offset))
+    def of(
+        size: Any, offset: Any = None, window_stagger: WindowStagger | None = None
+    ) -> TumblingProcessingTimeWindows | StaggeredWindows:
+        """Return the assigner of a size and an offset; keys may be staggered against each other."""
+        plain = TumblingProcessingTimeWindows(to_ms(size), 0 if offset is None else to_ms(offset))
+        return _staggered(plain, window_stagger)
+
+
+class WindowStagger(enum.Enum):
+    """How the windows of different keys are shifted, so that they do not all fire at once.
+
+    Flink draws once for every subtask, and again after every restart. Here what was drawn belongs
+    to the key, so that a restored or rescaled job goes on with the windows that it had.
+    """
+
+    ALIGNED = "ALIGNED"
+    """Not at all."""
+    RANDOM = "RANDOM"
+    """By any part of the size; keys of one key group alike."""
+    NATURAL = "NATURAL"
+    """So that a window begins with the first record of the key, in processing time."""
+
+
+class StaggeredWindows(_TimeAssigner):
+    """Tumbling windows that begin at other times for other keys."""
+
+    def __init__(self, plain: _Tumbling, stagger: WindowStagger) -> None:
+        """Shift the windows of an assigner."""
+        self._plain = plain
+        self._stagger = stagger
+        self._drawn = ValueStateDescriptor("_window_stagger", Types.LONG())
+        self.event_time = plain.event_time
+
+    def assign_windows(self, element: Any, timestamp: int, context: Any) -> Collection[TimeWindow]:
+        """Return the window of a record."""
+        time, size = self._time(timestamp, context), self._plain.size
+        offset = self._plain.offset + self._shift(context)
+        start = TimeWindow.get_window_start_with_offset(time, offset % size, size)
+        return [time_window(start, start + size)]
+
+    def _shift(self, context: Any) -> int:
+        size = self._plain.size
+        if self._stagger is WindowStagger.RANDOM:
+            return zlib.crc32(str(context.key_group()).encode()) * size >> 32
+        drawn = context.get_runtime_context().get_state(self._drawn)
+        shift: int | None = drawn.value()
+        if shift is None:
+            shift = context.get_current_processing_time() % size
+            drawn.update(shift)
+        return shift
+
+    def __repr__(self) -> str:
+        """Show the assigner and how it is shifted."""
+        return f"{self._plain!r}.{self._stagger.name}"
+
+
+def _staggered(plain: A, stagger: WindowStagger | None) -> A | StaggeredWindows:
+    if stagger is None or stagger is WindowStagger.ALIGNED:
+        return plain
+    if not isinstance(stagger, WindowStagger):
+        msg = f"window_stagger: expected a WindowStagger, found {stagger!r}"  # type: ignore[unreachable]
+        raise TypeError(msg)
+    return StaggeredWindows(plain, stagger)
 
 
 class _Sliding(AlignedWindows):
@@ -401,70 +464,3 @@ class GlobalWindows(WindowAssigner[Any, Any]):
     def __repr__(self) -> str:
         """Show the name."""
         return "GlobalWindows()"
-
-
-class _Count(WindowAssigner[Any, Any]):
-    """Windows by the number of a record among those of its key."""
-
-    def __init__(self, window_size: int, window_slide: int) -> None:
-        name = type(self).__name__
-        self.window_size = positive(window_size, name, "size")
-        self.window_slide = positive(window_slide, name, "slide")
-        self._seen = ValueStateDescriptor("_count_assigner", Types.LONG())
-
-    def assign_windows(
-        self, element: Any, timestamp: int, context: WindowAssignerContext
-    ) -> Collection[CountWindow]:
-        """Return the windows of the next number, latest first."""
-        seen = context.get_runtime_context().get_state(self._seen)
-        number = seen.value() or 0
-        seen.update(number + 1)
-        size, slide = self.window_size, self.window_slide
-        latest = number // slide
-        return [
-            CountWindow(i)
-            for i in range(latest, max((number - size) // slide, -1), -1)
-            if i * slide <= number < i * slide + size
-        ]
-
-    def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
-        """Return the trigger that fires a full window, and purges it: nobody else would."""
-        return PurgingTrigger(CountTrigger(self.window_size))
-
-    def get_window_serializer(self) -> TypeSerializer[CountWindow]:
-        """Return that of count windows."""
-        return CountWindowSerializer()
-
-    def is_event_time(self) -> bool:
-        """Return False: windows end by number."""
-        return False
-
-
-class CountTumblingWindowAssigner(_Count):
-    """Windows of so many records, one after the other."""
-
-    def __init__(self, window_size: int) -> None:
-        """Make windows of so many records."""
-        super().__init__(window_size, window_size)
-
-    @staticmethod
-    def of(window_size: int) -> CountTumblingWindowAssigner:
-        """Return the assigner of a number of records."""
-        return CountTumblingWindowAssigner(window_size)
-
-    def __repr__(self) -> str:
-        """Show the size."""
-        return f"CountTumblingWindowAssigner({self.window_size})"
-
-
-class CountSlidingWindowAssigner(_Count):
-    """Windows of so many records; one begins every slide records."""
-
-    @staticmethod
-    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
-        """Return the assigner of a size and a slide in records."""
-        return CountSlidingWindowAssigner(window_size, window_slide)
-
-    def __repr__(self) -> str:
-        """Show size and slide."""
-        return f"CountSlidingWindowAssigner({self.window_size}, {self.window_slide})"

@@ -27,7 +27,7 @@ from weir.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from weir.runtime import window_folding, window_operator
+from weir.runtime import session_folding, window_folding, window_operator
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -222,6 +222,7 @@ def test_it_does_not_matter_how_much_waits_to_be_written(kind, lateness, purging
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window_folding, "PENDING_MAX", 2)
         patch.setattr(window_operator, "SETS_MAX", 2)
+        patch.setattr(session_folding, "KEYS_MAX", 2)
         compare(kind, lateness, purging, ending, steps)
 
 

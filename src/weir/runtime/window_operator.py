@@ -4,7 +4,7 @@ Invariant: contents are in the namespace of the *state window*, state and timers
 of the *actual window*; the two differ only where windows merge. While functions of the user run,
 the current namespace is none, so that their state is that of the key. Where no record can fire a
 window, `weir.runtime.window_folding` takes whole chunks instead, and `weir.runtime.window_columns`
-whole columns of those.
+whole columns of those; `weir.runtime.session_folding` does it for sessions.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from weir.runtime.columnar import ColumnInput
 from weir.runtime.frame import Chunk
 from weir.runtime.keyed import keyed_rows
 from weir.runtime.operator import TaskFacts
+from weir.runtime.session_folding import SessionFolding, can_fold_sessions
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.runtime.window_columns import WindowColumns, can_take_columns
 from weir.runtime.window_contents import TimedRecords, WindowContents, open_contents
@@ -98,9 +99,13 @@ class WindowOperator(StatefulOperator):
         self.function_context.serve(self.runtime_context)
         self.call = self._caller()
         self._clear_function = getattr(self.function, "clear", None)
-        self._folding = Folding(self) if can_fold(spec) else None
-        if self._folding is not None and spec.contents.aggregate is not None:
-            self._columns = WindowColumns(spec, self._folding)
+        self._folding: Folding | SessionFolding | None = None
+        if can_fold(spec):
+            self._folding = Folding(self)
+            if spec.contents.aggregate is not None:
+                self._columns = WindowColumns(spec, self._folding)
+        elif can_fold_sessions(spec):
+            self._folding = SessionFolding(self, self._in_flight)
         super().open()
 
     def _caller(self) -> Callable[[Any, list[Any]], Any]:

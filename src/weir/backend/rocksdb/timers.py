@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from weir.backend.address import address_of, split_address
@@ -166,8 +164,18 @@ class RocksDBTimers:
 
     def pop_buckets(self, up_to_ms: int) -> Iterator[tuple[int, int, list[Any]]]:
         """Remove and yield all timers up to a time: a time and key group, and all addresses."""
-        for (timestamp, group), timers in groupby(self.pop_due(up_to_ms), itemgetter(0, 1)):
-            yield timestamp, group, [address_of(t.key, t.namespace) for t in timers]
+        while True:
+            due = self.next_timestamp()
+            if due is None or due > up_to_ms:
+                return
+            when = self._heap[0][:2]
+            addresses = []
+            while self.next_timestamp() is not None and self._heap[0][:2] == when:
+                timestamp, group, _, address = heappop(self._heap)
+                del self._near[group][timestamp, address]
+                self._forget(group, self._row(group, timestamp, address))
+                addresses.append(address)
+            yield (*when, addresses)
 
     def flush(self, batch: WriteBatch) -> None:
         """Write what changed."""

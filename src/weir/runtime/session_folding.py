@@ -19,7 +19,7 @@ from weir.runtime.window_contents import Folded, Records
 from weir.window.assigners import SessionWindows, require_timestamp
 from weir.window.spec import WindowSpec
 from weir.window.triggers import EventTimeTrigger
-from weir.window.windows import MAX_TIMESTAMP, TimeWindow, time_window
+from weir.window.windows import MAX_TIMESTAMP, MIN_TIMESTAMP, TimeWindow, time_window
 
 KEYS_MAX = 1 << 16
 """How many keys' sessions may wait to be written."""
@@ -79,6 +79,8 @@ class SessionFolding:
         self._contents: Folded | Records = operator.contents
         self._fold = self._contents.how if isinstance(self._contents, Folded) else None
         self._keys: dict[Any, _OfKey] = {}
+        self._extends = hasattr(in_flight, "extend_all")
+        self._ending: dict[Any, tuple[int, dict[Space, Space]]] = {}
 
     # ---- records
 
@@ -93,7 +95,7 @@ class SessionFolding:
             for v, k, g, t in zip(chunk.values, chunk.keys, chunk.groups, stamps, strict=True):
                 start = require_timestamp(t)
                 end = start + gap(v)
-                if end > MAX_TIMESTAMP:
+                if end > MAX_TIMESTAMP or start < MIN_TIMESTAMP:
                     time_window(start, end)  # which refuses it
                 of_key = self._keys.get(k)
                 if of_key is None:
@@ -107,7 +109,7 @@ class SessionFolding:
             self.flush()
         current = self._operator.current
         current.key, current.group, current.namespace = key, group, VOID
-        stored = [_Session(*window, window, place) for window, place in self._in_flight.get()]
+        stored = [_Session(w[0], w[1], w, place) for w, place in self._in_flight.get()]
         found = self._keys[key] = _OfKey(group, stored)
         return found
 
@@ -145,9 +147,10 @@ class SessionFolding:
     def _folded(self, of_key: _OfKey, key: Any, session: _Session) -> Any:
         """Return the folded value of a session."""
         if session.held is _UNREAD:
-            current, state = self._operator.current, self._contents.state
+            state: Any = self._contents.state
+            current = self._operator.current
             current.key, current.group, current.namespace = key, of_key.group, session.place
-            session.held = state.value()  # type: ignore[union-attr]
+            session.held = state.value()
         return session.held
 
     def _merged(self, of_key: _OfKey, key: Any, touching: list[_Session]) -> _Session:
@@ -217,8 +220,17 @@ class SessionFolding:
                     timers.delete(session.timed[1] - 1, key, group, session.timed)
                 timers.register(window[1] - 1, key, group, window)
         if moved:
-            current.namespace = VOID
-            self._in_flight.update([((s.start, s.end), s.place) for s in of_key.sessions])
+            self._store(key, group, [((s.start, s.end), s.place) for s in of_key.sessions])
+
+    def _store(self, key: Any, group: int, windows: list[tuple[Space, Space]]) -> None:
+        """Write the windows in flight of the current key; bounds of sessions need no check."""
+        self._operator.current.namespace = VOID
+        if self._extends:
+            self._in_flight.clear()
+            if windows:
+                self._in_flight.extend_all([key], [group], [windows])
+        else:
+            self._in_flight.update(windows)
 
     def _write_contents(self, session: _Session) -> None:
         """Write what a session of the current key holds beyond the state."""
@@ -249,24 +261,40 @@ class SessionFolding:
                     raise operator.failed(error, f"timer {time} of key {key!r}") from None
                 if len(operator.out) >= _BATCH:
                     operator.flush()
+        self._store_ended()
         operator.current.namespace = VOID
+
+    def _store_ended(self) -> None:
+        """Write what sessions are left of keys that had some fired."""
+        current = self._operator.current
+        ending, self._ending = self._ending, {}
+        for key, (group, places) in ending.items():
+            current.key, current.group = key, group
+            self._store(key, group, list(places.items()))
+
+    def _places(self, key: Any, group: int) -> dict[Space, Space]:
+        """Return where the contents of a key's sessions are; read once while sessions fire."""
+        known = self._ending.get(key)
+        if known is None:
+            if len(self._ending) >= KEYS_MAX:
+                self._store_ended()
+            current = self._operator.current
+            current.key, current.group, current.namespace = key, group, VOID
+            known = self._ending[key] = (group, dict(self._in_flight.get()))
+        return known[1]
 
     def _end(self, key: Any, group: int, window: Space, time: int) -> None:
         operator, contents = self._operator, self._contents
-        current = operator.current
-        current.key, current.group, current.namespace = key, group, VOID
-        stored = self._in_flight.get()
-        places = [place for found, place in stored if found == window]
-        if not places or time < window[1] - 1:
+        places = self._places(key, group)
+        if window not in places or time < window[1] - 1:
             return
-        whole = TimeWindow(*window)
-        current.namespace = places[0]
+        place = places.pop(window)
+        current, whole = operator.current, TimeWindow(*window)
+        current.key, current.group, current.namespace = key, group, place
         # After its end there is a timer only where a job before allowed lateness.
         elements = contents.elements() if time == window[1] - 1 else []
         if elements:
             operator.give(whole, window, elements, time)
-            current.namespace = places[0]
+            current.namespace = place
         contents.clear()
         operator.clear_function(whole, window)
-        current.namespace = VOID
-        self._in_flight.update([pair for pair in stored if pair[0] != window])

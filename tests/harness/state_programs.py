@@ -106,8 +106,10 @@ class EveryKind(KeyedProcessFunction, CheckpointedFunction):
         self.kept.update(self.buffered)
 
 
-def every_kind(numbers=40, keys=7, key_type=None):
+def every_kind(numbers=40, keys=7, key_type=None, max_parallelism=None):
     env = environment()
+    if max_parallelism is not None:
+        env.set_max_parallelism(max_parallelism)
     key = key_type or Types.LONG()
     select = (lambda n: f"k{n % keys}") if key == Types.STRING() else (lambda n: n % keys)
     stream = env.from_sequence(1, numbers).uid("numbers").key_by(select, key)

@@ -11,9 +11,11 @@ from tests.harness.state_programs import STATES, every_kind, released, restore_p
 
 from weir.checkpoint.paths import METADATA_NAME
 from weir.common.typeinfo import Types
-from weir.errors import IncompatibleStateError, StorageError, UsageError
+from weir.errors import IncompatibleStateError, StorageError, UsageError, WeirError
 from weir.offline import read_snapshot
-from weir.offline.editing import RowsInMemory, SavepointEdit
+from weir.offline.contents import SnapshotContents
+from weir.offline.edit_parts import RowsInMemory
+from weir.offline.editing import SavepointEdit
 from weir.offline.writing import state_kind
 from weir.storage.local import LocalStorage
 from weir.testing.campaign_backends import BACKENDS, settings_of
@@ -42,6 +44,7 @@ def rewritten(place, target, states=STATES, unpickle=False):
     """Read states row by row and write them again."""
     contents = read_snapshot(str(place), unpickle=unpickle)
     edit = SavepointEdit.of(contents, clock=ManualClock())
+    contents = SnapshotContents(contents.snapshot, unpickle, as_text=False)
     for name in states:
         table = contents.keyed_state("kinds", name)
         edit.with_keyed_state("kinds", name, None, RowsInMemory(list(table.batches())))
@@ -78,7 +81,7 @@ def test_what_is_read_and_written_again_is_the_same_job(
 def test_files_of_a_database_are_written_again_in_the_common_format(tmp_path):
     place = checkpoint_of(tmp_path, "rocksdb-incremental")
     expected = outcome(place, tmp_path)
-    copy = rewritten(place, tmp_path / "savepoint-copy", ("total", "_timer.event"), unpickle=True)
+    copy = rewritten(place, tmp_path / "savepoint-copy", STATES, unpickle=True)
     assert outcome(copy, tmp_path) == expected
     found = read_snapshot(copy)
     assert not any(s.attachments for op in found.snapshot.metadata.operators for s in op.subtasks)
@@ -141,7 +144,9 @@ def kind_of(value=None, **others):
     return state_kind("VALUE", key=Types.LONG(), value=value or Types.LONG(), **others)
 
 
+ANY = Types.PICKLED_BYTE_ARRAY()
 BAD = [
+    ({"key": [1], "value": ["{'a': 1}"]}, kind_of(ANY), "is text, expected binary"),
     ({"key": [1, 1], "value": [1, 2]}, kind_of(), "key 1 is there twice"),
     ({"key": [1, None], "value": [1, 2]}, kind_of(), "cannot be null"),
     ({"value": [1]}, kind_of(), "column 'key' is missing"),
@@ -223,3 +228,17 @@ def test_the_type_of_a_key_still_has_to_fit_the_program(tmp_path):
     place = edit.with_keyed_state("kinds", "total", kind, rows).write(str(tmp_path / "sp"))
     with pytest.raises(IncompatibleStateError, match="key types cannot change"):
         outcome(place, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["hashmap-changelog", "rocksdb-incremental"])
+def test_the_max_parallelism_is_changed_which_a_restore_refuses(kind, tmp_path):
+    place = checkpoint_of(tmp_path, kind)
+    expected = outcome(place, tmp_path)
+    with pytest.raises(WeirError, match="max parallelism"):
+        outcome(place, tmp_path, max_parallelism=200)
+    edit = SavepointEdit.of(read_snapshot(str(place), unpickle=kind.startswith("rocksdb")))
+    copy = edit.with_max_parallelism("kinds", 200).write(str(tmp_path / "savepoint-wider"))
+    assert outcome(copy, tmp_path, max_parallelism=200) == expected
+    assert {op.max_parallelism for op in read_snapshot(copy).snapshot.metadata.operators} >= {200}
+    with pytest.raises(UsageError, match="expected 2, its parallelism"):
+        edit.with_max_parallelism("kinds", 1)

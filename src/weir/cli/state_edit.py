@@ -13,9 +13,11 @@ from weir.cli.state_values import file_format, state
 from weir.clock import SystemClock
 from weir.errors import UsageError
 from weir.offline.changes import delete_key, rename_state, set_value, whole_table
-from weir.offline.contents import SnapshotContents, read_snapshot
-from weir.offline.editing import RowsInMemory, SavepointEdit
+from weir.offline.contents import SnapshotContents
+from weir.offline.edit_parts import RowsInMemory
+from weir.offline.editing import SavepointEdit
 from weir.offline.export import FORMATS, read_file
+from weir.offline.opened import open_snapshot
 
 __all__ = ["state"]
 
@@ -61,6 +63,7 @@ def import_command(path: str, operator: str, name: str, file: str, **options: An
 @click.option("--remove-state", "removed", nargs=2, multiple=True, metavar="OPERATOR STATE")
 @click.option("--rename-operator", "uids", nargs=2, multiple=True, metavar="OLD NEW")
 @click.option("--remove-operator", "operators", multiple=True, metavar="OPERATOR")
+@click.option("--max-parallelism", "widths", nargs=2, multiple=True, metavar="OPERATOR NUMBER")
 @click.option("--position", "positions", nargs=2, multiple=True, metavar="SOURCE OFFSET")
 @_drop
 @_unpickle
@@ -89,6 +92,11 @@ def edit_command(path: str, **options: Any) -> None:
         edit.with_source_position(
             source, None if counted else offset, int(offset) if counted else None
         )
+    for operator, number in options["widths"]:
+        if not number.isdigit():
+            msg = f"the max parallelism of operator {operator!r} is {number!r}, expected a number"
+            raise UsageError(msg)
+        edit.with_max_parallelism(operator, int(number))
     for before, after in options["uids"]:
         edit.change_operator_identifier(before, after)
     for operator in options["operators"]:
@@ -122,7 +130,8 @@ def _change_values(
 def _opened(path: str, options: dict[str, Any]) -> tuple[SnapshotContents, SavepointEdit]:
     refuse_job(path)
     storage = storage_of(options["definitions"])
-    contents = read_snapshot(path, storage, unpickle=options["unpickle"])
+    opened = open_snapshot(path, storage)
+    contents = SnapshotContents(opened, options["unpickle"], as_text=False)
     return contents, SavepointEdit.of(contents, drop_in_flight=options["drop_in_flight"])
 
 

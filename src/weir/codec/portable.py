@@ -2,7 +2,7 @@
 
 Most types have an Arrow type of their own. Whole and decimal numbers without bounds and times of
 day become text, instants become their seconds and nanoseconds, and what was not declared becomes
-its pickle, a binary, so that reading a column runs no code. Who allows `unpickle` gets it as text.
+its pickle, a binary, so that reading a column runs no code. Who allows `unpickle` may get a text.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ _FORMS: Final = {
 _AS_PICKLE: Final = _Form(_BYTES, pickled.dumps, loads_plain)
 _AS_STORED: Final = _Form(_BYTES)
 _AS_TEXT: Final = _Form(Types.STRING(), repr)
+_AS_LOADED: Final = _Form(_BYTES, pickled.dumps, pickled.loads)
 
 
 @dataclass(frozen=True)
@@ -110,15 +111,18 @@ class Portable:
 
 
 @lru_cache(maxsize=1024)
-def portable(type_info: TypeInformation, unpickle: bool = False) -> Portable:
+def portable(type_info: TypeInformation, unpickle: bool = False, as_text: bool = True) -> Portable:
     """Return how values of a type become columns; `unpickle` allows to run code for that.
+
+    What was unpickled is a text for people, or else a pickle again, which can be written back.
 
     Raises:
         UsageError: the type has no values that a column could hold.
     """
     top = isinstance(type_info, PickledBytesTypeInfo)
     if unpickle:
-        form, codec = _form(type_info, _AS_TEXT), codec_for(type_info)
+        undeclared = _AS_TEXT if as_text else _AS_LOADED
+        form, codec = _form(type_info, undeclared), codec_for(type_info)
     elif top:
         form, codec = _AS_PICKLE, PlainCodec()
     else:

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from weir.errors import UsageError
 from weir.offline.contents import SnapshotContents
-from weir.offline.editing import RowsInMemory, SavepointEdit
+from weir.offline.edit_parts import RowsInMemory
+from weir.offline.editing import SavepointEdit
 from weir.offline.encoding import with_key_groups
 from weir.offline.export import conform, from_rows
 from weir.offline.keyed import KeyedTable

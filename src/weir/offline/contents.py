@@ -77,10 +77,15 @@ class StoredState:
 
 @dataclass(frozen=True)
 class SnapshotContents:
-    """Everything inside of a checkpoint or savepoint, as tables."""
+    """Everything inside of a checkpoint or savepoint, as tables.
+
+    With `unpickle` values that were pickled are loaded, and shown as texts; without `as_text` they
+    are pickles all the same, which can be written back.
+    """
 
     snapshot: OpenSnapshot
     unpickle: bool = False
+    as_text: bool = True
 
     def states(self) -> list[StoredState]:
         """Return all states, operator by operator, in the order of names.
@@ -108,7 +113,14 @@ class SnapshotContents:
         record = self.snapshot.operator(operator)
         kinds = self._kinds(record)
         if state in kinds:
-            return keyed_table(self.snapshot, record, state, kinds, unpickle=self.unpickle)
+            return keyed_table(
+                self.snapshot,
+                record,
+                state,
+                kinds,
+                unpickle=self.unpickle,
+                as_text=self.as_text,
+            )
         elements = element_tables(self.snapshot, record, unpickle=self.unpickle)
         if state in elements:
             return elements[state]

@@ -8,89 +8,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
 
 from weir.checkpoint.metadata import (
     CheckpointMetadata,
-    FileRecord,
     OperatorRecord,
-    SourceLayout,
-    SourcePositions,
 )
 from weir.checkpoint.paths import metadata_path
 from weir.checkpoint.store import write_metadata
 from weir.clock import Clock, SystemClock
 from weir.codec.portable import Portable, portable
-from weir.common.typeinfo import TypeInformation
+from weir.common.typeinfo import TypeInformation, Types
 from weir.errors import UsageError
 from weir.ids import new_job_id, operator_id
-from weir.keygroup import MAX_PARALLELISM_BOUND, range_of, subtask_of
+from weir.keygroup import MAX_PARALLELISM_BOUND, range_of
 from weir.offline.contents import SnapshotContents
-from weir.offline.encoding import sorted_by_group
+from weir.offline.edit_parts import (
+    KeyedRows,
+    NewFiles,
+    RowsInMemory,
+    elements_of,
+    has_raw_keyed,
+    moved,
+)
+from weir.offline.export import conform
 from weir.offline.keyed import Layout, StoredKind, stored_kinds
 from weir.offline.opened import OpenSnapshot
-from weir.offline.tables import KEY_GROUP
+from weir.offline.tables import MAP_KEY, VALUE
 from weir.offline.writing import (
     NewElements,
     OperatorEdit,
     Target,
-    copy_file,
     kind_of,
-    write_keyed,
 )
 from weir.runtime.window_contents import CONTENTS
 from weir.state.descriptor import StateDescriptor
 from weir.storage.options import StorageOptions
 
-_HEAD_LINES: Final = 2
 _MODES: Final = ("SPLIT", "UNION", "BROADCAST")
-
-
-class KeyedRows(Protocol):
-    """Where the rows of a keyed state come from, and who writes them."""
-
-    def write(
-        self,
-        target: Target,
-        operator: OperatorRecord,
-        name: str,
-        state: tuple[StoredKind, Layout],
-    ) -> list[FileRecord]:
-        """Write a file for each subtask of the operator, in their order."""
-
-
-@dataclass(frozen=True)
-class RowsInMemory:
-    """Rows in any order, all of which are held in memory while they are written."""
-
-    batches: Iterable[Any]
-
-    def write(
-        self,
-        target: Target,
-        operator: OperatorRecord,
-        name: str,
-        state: tuple[StoredKind, Layout],
-    ) -> list[FileRecord]:
-        """Write a file for each subtask of the operator, in their order."""
-        width, groups = operator.parallelism, operator.max_parallelism
-        owned: list[list[Any]] = [[] for _ in range(width)]
-        for batch in sorted_by_group(self.batches, state[1], groups):
-            column = batch.column(batch.schema.get_field_index(KEY_GROUP)).to_pylist()
-            owners = [subtask_of(group, width, groups) for group in column]
-            for owner in sorted(set(owners)):
-                first = owners.index(owner)
-                owned[owner].append(batch.slice(first, owners.count(owner)))
-        return [
-            write_keyed(
-                target,
-                operator.id,
-                name,
-                state,
-                rows=(index, range_of(index, width, groups), owned[index]),
-            )
-            for index in range(width)
-        ]
+_Edit = TypeVar("_Edit", bound="SavepointEdit")
 
 
 @dataclass
@@ -131,7 +89,7 @@ class SavepointEdit:
         self._operators = {record.id: _Pending(record) for record in metadata.operators}
 
     @classmethod
-    def new(cls, checkpoint_id: int = 1, *, clock: Clock | None = None) -> SavepointEdit:
+    def new(cls: type[_Edit], checkpoint_id: int = 1, *, clock: Clock | None = None) -> _Edit:
         """Begin a savepoint without any operator and source."""
         metadata = CheckpointMetadata(
             checkpoint_id, new_job_id(), "state processor", 0, kind="savepoint", epoch=-1
@@ -140,12 +98,12 @@ class SavepointEdit:
 
     @classmethod
     def of(
-        cls,
+        cls: type[_Edit],
         contents: SnapshotContents,
         *,
         drop_in_flight: bool = False,
         clock: Clock | None = None,
-    ) -> SavepointEdit:
+    ) -> _Edit:
         """Begin with everything that a checkpoint or savepoint holds.
 
         Raises:
@@ -217,6 +175,34 @@ class SavepointEdit:
         self._operators[new_id] = pending
         return self
 
+    def with_max_parallelism(self, which: str, max_parallelism: int) -> SavepointEdit:
+        """Give an operator another max parallelism: all its entries move to new key groups.
+
+        Raises:
+            UsageError: the number is out of bounds or below the parallelism, or the operator has
+                raw keyed state, which belongs to key groups and not to keys.
+        """
+        pending = self._find(which)
+        record = pending.record
+        if not record.parallelism <= max_parallelism <= MAX_PARALLELISM_BOUND:
+            msg = (
+                f"the max parallelism of operator {which!r} cannot be {max_parallelism}: expected "
+                f"{record.parallelism}, its parallelism, to {MAX_PARALLELISM_BOUND}"
+            )
+            raise UsageError(msg)
+        if self._source is not None:
+            source_id = pending.source_id or record.id
+            if any(has_raw_keyed(self._source, source_id, s) for s in record.subtasks):
+                msg = f"operator {which!r} has raw keyed state, which cannot move to other groups"
+                raise UsageError(msg)
+            contents = SnapshotContents(self._source, self._unpickle, as_text=False)
+            for name, kind in self.kinds(which).items():
+                if name not in pending.keyed:
+                    table = contents.keyed_state(source_id, name)
+                    pending.keyed[name] = (kind, RowsInMemory(table.batches()))
+        pending.record = replace(record, max_parallelism=max_parallelism)
+        return self
+
     def remove_state(self, which: str, name: str) -> SavepointEdit:
         """Leave a state of an operator out.
 
@@ -277,7 +263,7 @@ class SavepointEdit:
         *,
         key_type: TypeInformation | None = None,
     ) -> SavepointEdit:
-        """Replace or add a keyed state by rows of Arrow: a table, or batches.
+        """Replace or add a keyed state by rows: a table or batches of Arrow, or a DataFrame.
 
         A state that is there is known by its name. One that is new needs a descriptor, and the type
         of its keys unless other states of the operator tell it.
@@ -285,11 +271,47 @@ class SavepointEdit:
         Raises:
             UsageError: it is not known what the state is; see also `with_keyed_state`.
         """
-        batches = rows.to_batches() if hasattr(rows, "to_batches") else rows
+        given = self._keyed_rows(rows)
         if isinstance(state, str):
-            return self.with_keyed_state(which, state, None, RowsInMemory(batches))
+            return self.with_keyed_state(which, state, None, given)
         kind = kind_of(state, key_type or self.key_type(which))
-        return self.with_keyed_state(which, state.name, kind, RowsInMemory(batches))
+        return self.with_keyed_state(which, state.name, kind, given)
+
+    def with_element_rows(
+        self, which: str, descriptor: StateDescriptor, rows: Any, mode: str = "SPLIT"
+    ) -> SavepointEdit:
+        """Replace or add an operator state by rows with a `value`, and a `map_key` of a map.
+
+        A list state is SPLIT or UNION, a map state BROADCAST.
+
+        Raises:
+            UsageError: columns do not fit, or a map key is there twice.
+        """
+        of_map = mode == "BROADCAST"
+        types = (descriptor.value_type, descriptor.key_type if of_map else None)
+        declared = [Types.PICKLED_BYTE_ARRAY() if t is None else t for t in types]
+        value, key = (portable(found, self._unpickle, False) for found in declared)
+        fields = [(VALUE, value.arrow), *([(MAP_KEY, key.arrow)] if of_map else [])]
+        table = self._arrow(rows)
+        elements: list[Any] = []
+        for batch in table.to_batches():
+            found = conform(batch, pa.schema(fields))
+            values = elements_of(found.column(0), value)
+            keys = elements_of(found.column(1), key) if of_map else []
+            elements += zip(keys, values, strict=True) if of_map else values
+        if of_map and len({k for k, _ in elements}) != len(elements):
+            msg = f"a map key of broadcast state {descriptor.name!r} is there twice"
+            raise UsageError(msg)
+        chosen = (declared[0], declared[1] if of_map else None)
+        return self.with_operator_state(which, descriptor.name, mode, chosen, elements=elements)
+
+    def _keyed_rows(self, rows: Any) -> KeyedRows:
+        """Return who writes rows that were given."""
+        return RowsInMemory(rows.to_batches() if hasattr(rows, "to_batches") else rows)
+
+    def _arrow(self, rows: Any) -> Any:
+        """Return rows that were given as a table of Arrow."""
+        return rows if hasattr(rows, "to_batches") else pa.Table.from_batches(rows)
 
     def key_type(self, which: str) -> TypeInformation:
         """Return the type of an operator's keys.
@@ -321,8 +343,8 @@ class SavepointEdit:
             msg = f"operator state {name!r} is {mode!r}, expected one of {', '.join(_MODES)}"
             raise UsageError(msg)
         pending = self._find(which)
-        value = portable(types[0], self._unpickle)
-        key = None if types[1] is None else portable(types[1], self._unpickle)
+        value = portable(types[0], self._unpickle, False)
+        key = None if types[1] is None else portable(types[1], self._unpickle, False)
         pending.elements[name] = lambda: self._dealt(pending, mode, (value, key), elements)
         pending.dropped.discard(name)
         return self
@@ -341,7 +363,7 @@ class SavepointEdit:
             known = ", ".join(repr(s.uid) for s in positions.layout) or "none"
             msg = f"there is no source {uid!r}: there are {known}"
             raise UsageError(msg)
-        self._metadata = replace(self._metadata, sources=_moved(positions, found, offset, records))
+        self._metadata = replace(self._metadata, sources=moved(positions, found, offset, records))
         return self
 
     def write(self, location: str, options: StorageOptions | None = None) -> str:
@@ -362,7 +384,7 @@ class SavepointEdit:
         return f"{target.storage.uri}/{target.directory}"
 
     def _written(self, target: Target) -> CheckpointMetadata:
-        files = _Files(self._source, target)
+        files = NewFiles(self._source, target)
         operators = [self._operator(p, files, target) for p in self._operators.values()]
         named = {file.path for file in files.records}
         for stray in set(target.storage.list(target.directory)) - named:
@@ -377,7 +399,7 @@ class SavepointEdit:
             in_flight=(),
         )
 
-    def _operator(self, pending: _Pending, files: _Files, target: Target) -> OperatorRecord:
+    def _operator(self, pending: _Pending, files: NewFiles, target: Target) -> OperatorRecord:
         record = pending.record
         if not pending.is_changed and not pending.has_attachments:
             copied = [
@@ -409,7 +431,7 @@ class SavepointEdit:
 
     def _layout(self, record: OperatorRecord, kind: StoredKind) -> Layout:
         in_windows = CONTENTS in self.kinds(record.id)
-        return Layout.of(kind, unpickle=self._unpickle, in_windows=in_windows)
+        return Layout.of(kind, unpickle=self._unpickle, in_windows=in_windows, as_text=False)
 
     def _dealt(
         self,
@@ -442,50 +464,3 @@ class SavepointEdit:
         known = ", ".join(repr(p.record.uid or p.record.id) for p in self._operators.values())
         msg = f"there is no operator {which!r}: there are {known or 'none'}"
         raise UsageError(msg)
-
-
-class _Files:
-    """The files of the new savepoint; one of the source is copied once."""
-
-    def __init__(self, source: OpenSnapshot | None, target: Target) -> None:
-        self._source = source
-        self._target = target
-        self._copies: dict[str, int] = {}
-        self.records: list[FileRecord] = []
-
-    def add(self, file: FileRecord) -> int:
-        """Take a new file; returns its number."""
-        self.records.append(file)
-        return len(self.records) - 1
-
-    def copied(self, index: int) -> int:
-        """Copy a file of the source; returns its new number."""
-        if self._source is None:
-            msg = f"file {index} of no savepoint"
-            raise UsageError(msg)
-        file = self._source.metadata.files[index]
-        number = self._copies.get(file.path)
-        if number is None:
-            number = self._copies[file.path] = self.add(copy_file(self._source, file, self._target))
-        return number
-
-
-def _moved(
-    positions: SourcePositions, source: SourceLayout, offset: str | None, records: int | None
-) -> SourcePositions:
-    if (records is None) is (source.records is not None) or (offset is None) is (records is None):
-        wanted = "records" if source.records is not None else "an offset, as Spark writes it"
-        msg = f"the position of source {source.uid!r} is {wanted}, and nothing else"
-        raise UsageError(msg)
-    if records is not None:
-        layout = tuple(
-            replace(s, records=records) if s.uid == source.uid else s for s in positions.layout
-        )
-        return replace(positions, layout=layout)
-    lines = list(positions.offset_lines)
-    line = _HEAD_LINES + source.index
-    if positions.batch_id is None or line >= len(lines):
-        msg = f"source {source.uid!r} had not begun: it has no position that could be changed"
-        raise UsageError(msg)
-    lines[line] = str(offset)
-    return replace(positions, offset_lines=tuple(lines))

@@ -139,6 +139,9 @@ def conform(batch: Any, schema: Any) -> Any:
     arrays = []
     for field in schema:
         column = batch.column(batch.schema.get_field_index(field.name))
+        if pa.types.is_binary(field.type) and pa.types.is_string(column.type):
+            msg = f"column {field.name!r} is text, expected {field.type}: a pickle, as it is read"
+            raise UsageError(msg)
         try:
             arrays.append(column if column.type == field.type else column.cast(field.type))
         except (pa.ArrowException, ValueError) as error:

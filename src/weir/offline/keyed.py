@@ -104,7 +104,9 @@ class Layout:
     format: GroupFormat
 
     @classmethod
-    def of(cls, stored: StoredKind, *, unpickle: bool, in_windows: bool) -> Layout:
+    def of(
+        cls, stored: StoredKind, *, unpickle: bool, in_windows: bool, as_text: bool = True
+    ) -> Layout:
         """Build the layout of a stored state.
 
         Raises:
@@ -115,11 +117,12 @@ class Layout:
         declared = stored.type_of("value")
         expires = isinstance(declared, StampedTypeInfo)
         inner = declared.value_type if isinstance(declared, StampedTypeInfo) else declared
-        key, value = portable(stored.type_of("key"), unpickle), portable(inner, unpickle)
-        namespace = portable(stored.type_of("namespace"), unpickle)
+        key = portable(stored.type_of("key"), unpickle, as_text)
+        value = portable(inner, unpickle, as_text)
+        namespace = portable(stored.type_of("namespace"), unpickle, as_text)
         map_key = None
         if kind is not None and kind.shape is Shape.MAP:
-            map_key = portable(stored.type_of("map_key"), unpickle)
+            map_key = portable(stored.type_of("map_key"), unpickle, as_text)
         codec: Any = value.codec
         if isinstance(declared, StampedTypeInfo):
             codec = StampedCodec(declared, value.codec)
@@ -406,6 +409,7 @@ def keyed_table(
     kinds: Mapping[str, StoredKind],
     *,
     unpickle: bool = False,
+    as_text: bool = True,
 ) -> KeyedTable:
     """Return the table of one of the states in `kinds`, which are all of the operator.
 
@@ -414,5 +418,6 @@ def keyed_table(
         UsageError: a type has no form as a column.
     """
     stored = kinds[name]
-    layout = Layout.of(stored, unpickle=unpickle, in_windows=CONTENTS in kinds)
+    windows = CONTENTS in kinds
+    layout = Layout.of(stored, unpickle=unpickle, in_windows=windows, as_text=as_text)
     return KeyedTable(snapshot, operator, name, stored, layout=layout, unpickle=unpickle)

@@ -180,7 +180,8 @@ def _element(element: Any, value: Portable, map_key: Portable | None) -> bytes:
 
 def _encoded(element: Any, of: Portable) -> bytes:
     # What is read of an undeclared type is its pickle, which goes back as it is.
-    if isinstance(of.type_info, PickledBytesTypeInfo) and isinstance(element, bytes):
+    undeclared = isinstance(of.type_info, PickledBytesTypeInfo)
+    if undeclared and of.codec.safe and isinstance(element, bytes):
         return element
     return of.codec.encode(element)
 

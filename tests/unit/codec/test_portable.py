@@ -92,3 +92,10 @@ def test_text_that_is_no_number_is_refused():
     column = portable(Types.STRING()).column(["12", "x"], "value")
     with pytest.raises(UsageError, match="BIG_INT"):
         form.values(column)
+
+
+def test_what_was_unpickled_can_be_written_back_where_it_is_no_text():
+    declared = Types.LIST(Types.PICKLED_BYTE_ARRAY())
+    for type_info, value in ((Types.PICKLED_BYTE_ARRAY(), Row(id=1)), (declared, [Row(id=1)])):
+        form = portable(type_info, True, False)
+        assert form.values(form.column([value], "value")) == [value]

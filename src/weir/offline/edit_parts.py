@@ -1,0 +1,143 @@
+"""Parts of an edit of a savepoint: who writes rows, which files there are, moved positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from weir.checkpoint.metadata import (
+    FileRecord,
+    OperatorRecord,
+    SourceLayout,
+    SourcePositions,
+    SubtaskRecord,
+)
+from weir.codec.portable import Portable
+from weir.common.typeinfo import PickledBytesTypeInfo
+from weir.errors import UsageError
+from weir.keygroup import range_of
+from weir.offline.encoding import sorted_by_group
+from weir.offline.keyed import Layout, StoredKind
+from weir.offline.opened import OpenSnapshot
+from weir.offline.tables import KEY_GROUP
+from weir.offline.writing import Target, copy_file, write_keyed
+
+_HEAD_LINES: Final = 2
+
+
+class KeyedRows(Protocol):
+    """Where the rows of a keyed state come from, and who writes them."""
+
+    def write(
+        self,
+        target: Target,
+        operator: OperatorRecord,
+        name: str,
+        state: tuple[StoredKind, Layout],
+    ) -> list[FileRecord]:
+        """Write a file for each subtask of the operator, in their order."""
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """Rows in any order, all of which are held in memory while they are written."""
+
+    batches: Iterable[Any]
+
+    def write(
+        self,
+        target: Target,
+        operator: OperatorRecord,
+        name: str,
+        state: tuple[StoredKind, Layout],
+    ) -> list[FileRecord]:
+        """Write a file for each subtask of the operator, in their order."""
+        width, groups = operator.parallelism, operator.max_parallelism
+        owned: list[list[Any]] = [[] for _ in range(width)]
+        for batch in sorted_by_group(self.batches, state[1], groups):
+            column = batch.column(batch.schema.get_field_index(KEY_GROUP))
+            owners = column.to_numpy(zero_copy_only=False).astype(np.int64) * width // groups
+            found, firsts, counts = np.unique(owners, return_index=True, return_counts=True)
+            for owner, first, count in zip(found, firsts, counts, strict=True):
+                owned[int(owner)].append(batch.slice(int(first), int(count)))
+        return [
+            write_keyed(
+                target,
+                operator.id,
+                name,
+                state,
+                rows=(index, range_of(index, width, groups), owned[index]),
+            )
+            for index in range(width)
+        ]
+
+
+def elements_of(column: Any, of: Portable) -> list[Any]:
+    """Return the elements of operator state in a column; undeclared ones stay their pickles."""
+    if isinstance(of.type_info, PickledBytesTypeInfo) and of.codec.safe:
+        found: list[Any] = column.to_pylist()
+        return found
+    return of.values(column)
+
+
+def has_raw_keyed(source: OpenSnapshot, operator_id: str, subtask: SubtaskRecord) -> bool:
+    """Tell whether a subtask of an operator stored raw keyed state."""
+    if subtask.file is None:
+        return False
+    part = source.reader(subtask.file).footer.get("operators", {}).get(operator_id, {})
+    return bool(part.get("raw_keyed", {}).get("groups"))
+
+
+class NewFiles:
+    """The files of the new savepoint; one of the source is copied once."""
+
+    def __init__(self, source: OpenSnapshot | None, target: Target) -> None:
+        self._source = source
+        self._target = target
+        self._copies: dict[str, int] = {}
+        self.records: list[FileRecord] = []
+
+    def add(self, file: FileRecord) -> int:
+        """Take a new file; returns its number."""
+        self.records.append(file)
+        return len(self.records) - 1
+
+    def copied(self, index: int) -> int:
+        """Copy a file of the source; returns its new number."""
+        if self._source is None:
+            msg = f"file {index} of no savepoint"
+            raise UsageError(msg)
+        file = self._source.metadata.files[index]
+        number = self._copies.get(file.path)
+        if number is None:
+            number = self._copies[file.path] = self.add(copy_file(self._source, file, self._target))
+        return number
+
+
+def moved(
+    positions: SourcePositions, source: SourceLayout, offset: str | None, records: int | None
+) -> SourcePositions:
+    """Return positions with another one of one source.
+
+    Raises:
+        UsageError: the position is of the other form, or the source had not begun.
+    """
+    if (records is None) is (source.records is not None) or (offset is None) is (records is None):
+        wanted = "records" if source.records is not None else "an offset, as Spark writes it"
+        msg = f"the position of source {source.uid!r} is {wanted}, and nothing else"
+        raise UsageError(msg)
+    if records is not None:
+        layout = tuple(
+            replace(s, records=records) if s.uid == source.uid else s for s in positions.layout
+        )
+        return replace(positions, layout=layout)
+    lines = list(positions.offset_lines)
+    line = _HEAD_LINES + source.index
+    if positions.batch_id is None or line >= len(lines):
+        msg = f"source {source.uid!r} had not begun: it has no position that could be changed"
+        raise UsageError(msg)
+    lines[line] = str(offset)
+    return replace(positions, offset_lines=tuple(lines))

@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 from tests.harness.programs import environment, run, started
 
+from weir.checkpoint.store import list_completed
 from weir.common import Types
 from weir.common.watermark_strategy import WatermarkStrategy
-from weir.datastream import CoGroupFunction, FlatJoinFunction, JoinFunction
+from weir.datastream import CoGroupFunction, FlatJoinFunction, JoinFunction, _joined_streams
+from weir.datastream._plain_functions import PlainMap
 from weir.datastream.window import CountEvictor, TumblingEventTimeWindows
-from weir.errors import UsageError
-from weir.testing.harness import collect
+from weir.errors import UsageError, WeirError
+from weir.jobmanager.recovery import RestorePoint
+from weir.offline import describe
+from weir.storage.local import LocalStorage
+from weir.storage.memory import MemoryStorage
+from weir.testing.harness import JobHarness, collect
 
 LEFT = [("a", n) for n in (0, 1, 2)] + [("b", n) for n in (3, 4, 5)] + [("a", n) for n in (6, 7, 8)]
 RIGHT = [("a", 0), ("a", 1), ("b", 3), ("c", 6), ("c", 7), ("c", 8)]
@@ -122,3 +128,83 @@ def test_something_else_than_a_join_function_is_refused(function):
     env = environment()
     with pytest.raises(TypeError):
         windowed(timed(env, L).join(timed(env, R))).apply(function)
+
+
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+TRIPLE = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
+
+
+def stored_types(first, second, tmp_path):
+    """Return the types of the contents of a co-group of streams with these declared types."""
+    env = environment()
+    streams = [
+        env.from_collection(records, declared).assign_timestamps_and_watermarks(
+            WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+                lambda value, _: value[-1]
+            )
+        )
+        for records, declared in ((LEFT, first), (R, second))
+    ]
+    collect(windowed(streams[0].co_group(streams[1])).apply(Groups()).uid("groups"))
+    storage = LocalStorage(tmp_path)
+    harness = started(env, 1, storage=storage)
+    harness.run_epoch(take=7, checkpoint=True)
+    directory = list_completed(storage, harness.job_id)[0].directory
+    operators = describe(f"{storage.uri}/{directory}").operators
+    [states] = [operator.states for operator in operators if operator.uid == "groups"]
+    harness.run()
+    assert len(harness.collected()) == 3
+    return {state.name: state.types for state in states}["_window_contents"]
+
+
+def test_contents_of_joins_have_the_types_of_both_streams(tmp_path):
+    types = stored_types(PAIR, TRIPLE, tmp_path)
+    both = "TUPLE<STRING, LONG>, TUPLE<STRING, STRING, LONG>"
+    assert types["value"] == f"TUPLE<INT, {both}>"
+    assert types["namespace"] == "TUPLE<LONG, LONG>"
+
+
+def test_a_stream_without_a_type_is_pickled_beside_one_that_has_one(tmp_path):
+    types = stored_types(PAIR, None, tmp_path)
+    assert types["value"] == "TUPLE<INT, TUPLE<STRING, LONG>, PICKLED_BYTE_ARRAY>"
+
+
+def grouped(declared):
+    env = environment()
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(
+        lambda value, _: value[-1]
+    )
+    first, second = (
+        env.from_collection(records, declared).uid(uid).assign_timestamps_and_watermarks(strategy)
+        for uid, records in (("first", LEFT), ("second", RIGHT))
+    )
+    collect(windowed(first.co_group(second)).apply(Groups(), Types.PICKLED_BYTE_ARRAY()).uid("g"))
+    return env
+
+
+def resumed(env, before):
+    """Go on with another program from the newest checkpoint of a job."""
+    stored = list_completed(before.options.storage, before.job_id)[0]
+    point = RestorePoint(before.options.storage.uri, stored.directory, stored.metadata)
+    return JobHarness(env.build_graph(), 2, before.options, point)
+
+
+def shorter_marks(mark):
+    return PlainMap(lambda v: (mark(v)[0], v))
+
+
+@pytest.mark.parametrize("declared", [None, PAIR])
+def test_what_an_earlier_version_stored_is_read_or_refused(monkeypatch, declared):
+    """It marked records as (side, record), pickled, whatever was declared."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_joined_streams, "PlainMap", shorter_marks)
+        before = started(grouped(None), 2, storage=MemoryStorage())
+        before.run_epoch(take=2, checkpoint=True)
+    after = resumed(grouped(declared), before)
+    if declared is None:
+        after.start().run()
+        found = sorted([*before.collected(), *after.collected()], key=repr)
+        assert ([0, 1, 2], [0, 1]) in found
+    else:
+        with pytest.raises(WeirError, match=r"_window_contents.*stored without a declared type"):
+            after.start()

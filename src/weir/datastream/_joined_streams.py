@@ -2,8 +2,9 @@
 
     first.join(second).where(key1).equal_to(key2).window(assigner).apply(function)
 
-Both are one window operator over the union of the two streams, each record marked with its side. So
-late records are judged as in any window, and event time is that of the slower stream.
+Both are one window operator over the union of the two streams, each record marked with its side:
+(0, record, None) or (1, None, record), of the declared types of both streams. So late records are
+judged as in any window, and event time is that of the slower stream.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
+from weir.common.typeinfo import Types
 from weir.datastream._checks import require_type
 from weir.datastream._key_selection import key_spec
 from weir.datastream._plain_functions import PlainMap, require_instance
@@ -103,9 +105,10 @@ class EqualTo(Generic[S]):
     def window(self, window_assigner: Any) -> JoinedWindows[S]:
         """Let records meet that share a window."""
         joined, (first, second) = self._joined, self._keys
+        both_types = _type_of_both(*joined._streams)
         edges = [
-            *_marked(joined._streams[0], _FIRST),
-            *_marked(joined._streams[1], _SECOND),
+            *_marked(joined._streams[0], _FIRST, both_types),
+            *_marked(joined._streams[1], _SECOND, both_types),
         ]
         key = KeySpec(
             _SideKey(first.selector, second.selector), None, first.key_type or second.key_type
@@ -195,9 +198,9 @@ class _SideKey:
         self._first = first
         self._second = second
 
-    def __call__(self, marked: tuple[int, Any]) -> Any:
+    def __call__(self, marked: tuple[int, Any, Any]) -> Any:
         """Return the key."""
-        return self._first(marked[1]) if marked[0] == _FIRST else self._second(marked[1])
+        return self._first(marked[1]) if marked[0] == _FIRST else self._second(marked[-1])
 
 
 class _BothSides(ProcessWindowFunction[Any, Any, Any, Any]):
@@ -219,15 +222,30 @@ class _BothSides(ProcessWindowFunction[Any, Any, Any, Any]):
 
     def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Any:
         """Call the user's function with what came from either side."""
-        sides: tuple[list[Any], list[Any]] = ([], [])
-        for side, value in elements:
-            sides[side].append(value)
-        return self._meet(*sides)
+        first: list[Any] = []
+        second: list[Any] = []
+        for marked in elements:
+            # Earlier savepoints hold (side, record), which these two places fit as well.
+            if marked[0] == _FIRST:
+                first.append(marked[1])
+            else:
+                second.append(marked[-1])
+        return self._meet(first, second)
 
 
-def _marked(stream: Stream, side: int) -> list[Edge]:
+def _type_of_both(first: Stream, second: Stream) -> Any:
+    """Return the type of marked records; None where neither stream has a declared type."""
+    types = first.record_type, second.record_type
+    if types == (None, None):
+        return None
+    return Types.TUPLE([Types.INT(), *(t or Types.PICKLED_BYTE_ARRAY() for t in types)])
+
+
+def _marked(stream: Stream, side: int, both_types: Any) -> list[Edge]:
     """Mark every record of a stream with its side; keys of the stream itself do not count."""
-    mark = PlainMap(lambda value: (side, value))
+    first = side == _FIRST
+    mark = PlainMap((lambda v: (_FIRST, v, None)) if first else (lambda v: (_SECOND, None, v)))
     plain = Stream(stream.env, stream._unkeyed_edges())
     name = "Join: first" if side == _FIRST else "Join: second"
-    return [Edge(plain._declare(kinds.MAP, name, function=mark))]
+    declared = plain._declare(kinds.MAP, name, function=mark, output_type=both_types)
+    return [Edge(declared)]

@@ -118,6 +118,7 @@ def test_sizes_are_whole_blocks_and_smoke_is_small() -> None:
                 assert size.epoch_rows % 5_000 == 0
                 assert size.rows > 0
             assert plan.size_for(workload, tier, "smoke").rows <= 20_000
+        assert plan.size_for(workload, "fast", "full").keys == workload.keys
     assert plan.size_for(BY_NAME["a-5m"], "fast", "full").warm == 8
 
 

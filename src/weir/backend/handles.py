@@ -15,7 +15,13 @@ from weir.common._generics import IN, OUT, K, T, V
 
 
 class State(ABC):
-    """Any state: at least it can be cleared."""
+    """Any state: at least it can be cleared.
+
+    Example:
+        def forget(*states: State):
+            for state in states:
+                state.clear()
+    """
 
     __slots__ = ()
 
@@ -25,7 +31,17 @@ class State(ABC):
 
 
 class ValueState(State, Generic[T]):
-    """One value per key."""
+    """One value per key.
+
+    Example:
+        class Count(KeyedProcessFunction):
+            def open(self, runtime_context):
+                self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+            def process_element(self, value, ctx):
+                self.count.update((self.count.value() or 0) + 1)
+                yield value[0], self.count.value()
+    """
 
     __slots__ = ()
 
@@ -39,7 +55,14 @@ class ValueState(State, Generic[T]):
 
 
 class AppendingState(State, Generic[IN, OUT]):
-    """State that values are added to, kept as a list or folded into one value."""
+    """State that values are added to, kept as a list or folded into one value.
+
+    Example:
+        def add_twice(state: AppendingState, value):
+            state.add(value)
+            state.add(value)
+            return state.get()
+    """
 
     __slots__ = ()
 
@@ -53,13 +76,28 @@ class AppendingState(State, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """Appending state of which several windows' contents can be merged into one."""
+    """Appending state of which several windows' contents can be merged into one.
+
+    Example:
+        def forget(state: MergingState):
+            state.clear()
+    """
 
     __slots__ = ()
 
 
 class ListState(MergingState[T, Iterable[T]]):
-    """A list of elements per key; None is not an element."""
+    """A list of elements per key; None is not an element.
+
+    Example:
+        class LastThree(KeyedProcessFunction):
+            def open(self, runtime_context):
+                last = ListStateDescriptor("last", Types.LONG())
+                self.last = runtime_context.get_list_state(last)
+
+            def process_element(self, value, ctx):
+                self.last.update([*self.last, value[1]][-3:])
+    """
 
     __slots__ = ()
 
@@ -77,13 +115,36 @@ class ListState(MergingState[T, Iterable[T]]):
 
 
 class ReducingState(MergingState[T, T | None]):
-    """One value per key, folded by a reduce function; `add(None)` clears."""
+    """One value per key, folded by a reduce function; `add(None)` clears.
+
+    Example:
+        class Total(KeyedProcessFunction):
+            def open(self, runtime_context):
+                total = ReducingStateDescriptor("total", lambda a, b: a + b, Types.LONG())
+                self.total = runtime_context.get_reducing_state(total)
+
+            def process_element(self, value, ctx):
+                self.total.add(value[1])
+                yield value[0], self.total.get()
+    """
 
     __slots__ = ()
 
 
 class AggregatingState(MergingState[IN, OUT | None]):
-    """One accumulator per key, folded by an aggregate function; `add(None)` clears."""
+    """One accumulator per key, folded by an aggregate function; `add(None)` clears.
+
+    Example:
+        class Average(KeyedProcessFunction):
+            def open(self, runtime_context):
+                pair = Types.TUPLE([Types.LONG(), Types.LONG()])
+                mean = AggregatingStateDescriptor("mean", Mean(), pair)
+                self.mean = runtime_context.get_aggregating_state(mean)
+
+            def process_element(self, value, ctx):
+                self.mean.add(value[1])
+                yield value[0], self.mean.get()
+    """
 
     __slots__ = ()
 
@@ -161,6 +222,15 @@ class MapState(WritableMap[K, V]):
 
     `items`, `keys` and `values` show the entries of the moment they are called: entries may be
     put and removed while iterating.
+
+    Example:
+        class Visits(KeyedProcessFunction):
+            def open(self, runtime_context):
+                pages = MapStateDescriptor("pages", Types.STRING(), Types.LONG())
+                self.pages = runtime_context.get_map_state(pages)
+
+            def process_element(self, value, ctx):
+                self.pages.put(value[0], (self.pages.get(value[0]) or 0) + 1)
     """
 
     __slots__ = ()

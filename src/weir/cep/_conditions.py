@@ -15,6 +15,13 @@ class IterativeCondition(ABC):
 
     It must be a function of the event and of what the context says: it is asked once for an event
     and a partial match.
+
+    Example:
+        class Warmer(IterativeCondition):
+            def filter(self, value, ctx):
+                return all(value[1] > before[1] for before in ctx.get_events_for_pattern("warm"))
+
+        Pattern.begin("warm").one_or_more().where(Warmer())
     """
 
     class Context(ABC):
@@ -38,7 +45,15 @@ class IterativeCondition(ABC):
 
 
 class SimpleCondition(ABC):
-    """A condition on the event alone; it is asked once for an event."""
+    """A condition on the event alone; it is asked once for an event.
+
+    Example:
+        class Large(SimpleCondition):
+            def filter(self, value):
+                return value[1] > 100
+
+        Pattern.begin("large").where(Large())
+    """
 
     @abstractmethod
     def filter(self, value: Any) -> bool:

@@ -17,6 +17,11 @@ class PatternProcessFunction(Function):
 
     Yield a value for the main output, `tag, value` with an `OutputTag` for a side output. Functions
     of a pattern have no state of their own.
+
+    Example:
+        class Alert(PatternProcessFunction):
+            def process_match(self, match, ctx):
+                yield f"{len(match['large'])} large ones"
     """
 
     class Context(ABC):
@@ -45,7 +50,16 @@ class PatternProcessFunction(Function):
 
 
 class TimedOutPartialMatchHandler(ABC):
-    """Makes a `PatternProcessFunction` hear of partial matches that `within` ended."""
+    """Makes a `PatternProcessFunction` hear of partial matches that `within` ended.
+
+    Example:
+        class Alert(PatternProcessFunction, TimedOutPartialMatchHandler):
+            def process_match(self, match, ctx):
+                yield "complete"
+
+            def process_timed_out_match(self, match, ctx):
+                yield OutputTag("late", Types.STRING()), "timed out"
+    """
 
     @abstractmethod
     def process_timed_out_match(
@@ -55,7 +69,13 @@ class TimedOutPartialMatchHandler(ABC):
 
 
 class PatternSelectFunction(Function):
-    """One output per match."""
+    """One output per match.
+
+    Example:
+        class First(PatternSelectFunction):
+            def select(self, match):
+                return match["large"][0]
+    """
 
     @abstractmethod
     def select(self, pattern: dict[str, list[Any]]) -> Any:
@@ -63,7 +83,13 @@ class PatternSelectFunction(Function):
 
 
 class PatternFlatSelectFunction(Function):
-    """Any number of outputs per match."""
+    """Any number of outputs per match.
+
+    Example:
+        class Each(PatternFlatSelectFunction):
+            def flat_select(self, match):
+                yield from match["large"]
+    """
 
     @abstractmethod
     def flat_select(self, pattern: dict[str, list[Any]]) -> Any:
@@ -71,7 +97,13 @@ class PatternFlatSelectFunction(Function):
 
 
 class PatternTimeoutFunction(Function):
-    """One output per timed-out partial match."""
+    """One output per timed-out partial match.
+
+    Example:
+        class Late(PatternTimeoutFunction):
+            def timeout(self, match, timeout_timestamp):
+                return sorted(match), timeout_timestamp
+    """
 
     @abstractmethod
     def timeout(self, pattern: dict[str, list[Any]], timeout_timestamp: int) -> Any:
@@ -79,7 +111,13 @@ class PatternTimeoutFunction(Function):
 
 
 class PatternFlatTimeoutFunction(Function):
-    """Any number of outputs per timed-out partial match."""
+    """Any number of outputs per timed-out partial match.
+
+    Example:
+        class Lost(PatternFlatTimeoutFunction):
+            def timeout(self, match, timeout_timestamp):
+                yield from match.get("large", [])
+    """
 
     @abstractmethod
     def timeout(self, pattern: dict[str, list[Any]], timeout_timestamp: int) -> Any:

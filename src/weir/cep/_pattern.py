@@ -23,14 +23,24 @@ Length = Duration | Time | datetime.timedelta | int
 
 
 class WithinType(enum.Enum):
-    """Which events the time of `within` lies between."""
+    """Which events the time of `within` lies between.
+
+    Example:
+        Pattern.begin("a").next("b").within(Duration.of_seconds(5), WithinType.PREVIOUS_AND_CURRENT)
+    """
 
     FIRST_AND_LAST = "FIRST_AND_LAST"
     PREVIOUS_AND_CURRENT = "PREVIOUS_AND_CURRENT"
 
 
 class Pattern:
-    """A sequence of stages; make one with `Pattern.begin`."""
+    """A sequence of stages; make one with `Pattern.begin`.
+
+    Example:
+        small = Pattern.begin("small").where(lambda r: r[1] < 10)
+        large = small.followed_by("large").where(lambda r: r[1] > 100)
+        large.within(Duration.of_minutes(1))
+    """
 
     def __init__(
         self,

@@ -15,6 +15,10 @@ class AfterMatchSkipStrategy:
 
     A strategy is given to `Pattern.begin`. With any but `no_skip` a match waits until no earlier
     partial match is left that could remove it.
+
+    Example:
+        skip = AfterMatchSkipStrategy.skip_past_last_event()
+        Pattern.begin("large", skip).where(lambda r: r[1] > 9)
     """
 
     _skip: Skip | None = None

@@ -26,7 +26,15 @@ from weir.nfa.spec import PatternSpec
 
 
 class EventComparator(ABC):
-    """Orders events of one timestamp."""
+    """Orders events of one timestamp.
+
+    Example:
+        class ByAmount(EventComparator):
+            def compare(self, o1, o2):
+                return o1[1] - o2[1]
+
+        CEP.pattern(keyed, Pattern.begin("any"), ByAmount())
+    """
 
     @abstractmethod
     def compare(self, value1: Any, value2: Any) -> int:
@@ -34,7 +42,12 @@ class EventComparator(ABC):
 
 
 class CEP:
-    """The way to patterns on streams."""
+    """The way to patterns on streams.
+
+    Example:
+        large = Pattern.begin("large").where(lambda r: r[1] > 100)
+        CEP.pattern(keyed, large).select(lambda match: match["large"][0], Types.STRING())
+    """
 
     @staticmethod
     def pattern(
@@ -66,7 +79,12 @@ class CEP:
 
 @dataclass(frozen=True)
 class PatternStream:
-    """A stream in which a pattern is looked for; nothing runs before a function takes matches."""
+    """A stream in which a pattern is looked for; nothing runs before a function takes matches.
+
+    Example:
+        found = CEP.pattern(keyed, Pattern.begin("large").where(lambda r: r[1] > 100))
+        found.select(lambda match: len(match["large"]), Types.INT()).print()
+    """
 
     _stream: DataStream
     _pattern: PatternSpec

@@ -13,6 +13,10 @@ class CompletableFuture:
     """A result to come; safe to use from any thread.
 
     `convert` is applied to the result each time it is read.
+
+    Example:
+        future = CompletableFuture.completed(3)
+        future.result()
     """
 
     def __init__(

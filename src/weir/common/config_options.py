@@ -10,7 +10,12 @@ __all__ = ["ConfigOption", "ConfigOptions"]
 
 @dataclass(frozen=True)
 class ConfigOption:
-    """A key with the name of its type and its default."""
+    """A key with the name of its type and its default.
+
+    Example:
+        option = ConfigOptions.key("my.limit").int_type().default_value(10)
+        Configuration().set(option.key, option.default)
+    """
 
     key: str
     type_name: str = "string"
@@ -18,7 +23,11 @@ class ConfigOption:
 
 
 class ConfigOptions:
-    """Start of a declaration: `ConfigOptions.key("a.b").int_type().default_value(1)`."""
+    """Start of a declaration: `ConfigOptions.key("a.b").int_type().default_value(1)`.
+
+    Example:
+        ConfigOptions.key("my.limit").int_type().default_value(10)
+    """
 
     @staticmethod
     def key(key: str) -> ConfigOptions.OptionBuilder:

@@ -40,7 +40,13 @@ def _text(value: Any) -> str:
 
 
 class Configuration:
-    """Settings by key."""
+    """Settings by key.
+
+    Example:
+        config = Configuration()
+        config.set_string("execution.checkpointing.interval", "30 s")
+        StreamExecutionEnvironment.get_execution_environment(config)
+    """
 
     def __init__(self, other: Configuration | None = None) -> None:
         """Start empty, or with a copy of another configuration."""

@@ -22,7 +22,11 @@ __all__ = ["ExecutionConfig"]
 
 
 class ExecutionConfig(JavaTypes):
-    """How the program runs."""
+    """How the program runs.
+
+    Example:
+        env.get_config().set_parallelism(4).set_max_parallelism(128)
+    """
 
     PARALLELISM_DEFAULT = -1
     PARALLELISM_UNKNOWN = -2

@@ -8,7 +8,11 @@ __all__ = ["ExecutionMode"]
 
 
 class ExecutionMode(enum.Enum):
-    """How data was exchanged in Flink's batch programs."""
+    """How data was exchanged in Flink's batch programs.
+
+    Example:
+        env.get_config().set_execution_mode(ExecutionMode.PIPELINED)
+    """
 
     PIPELINED = 0
     PIPELINED_FORCED = 1

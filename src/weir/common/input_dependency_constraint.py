@@ -8,7 +8,11 @@ __all__ = ["InputDependencyConstraint"]
 
 
 class InputDependencyConstraint(enum.Enum):
-    """When a task with several inputs could be scheduled."""
+    """When a task with several inputs could be scheduled.
+
+    Example:
+        InputDependencyConstraint.ANY.name
+    """
 
     ANY = 0
     ALL = 1

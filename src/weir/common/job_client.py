@@ -13,7 +13,12 @@ from weir.common.job_id import JobID
 
 
 class JobClient(Protocol):
-    """Observes and steers one job; every method may be called from any thread."""
+    """Observes and steers one job; every method may be called from any thread.
+
+    Example:
+        def stop(job: JobClient):
+            return job.stop_with_savepoint(False, "/savepoints").result()
+    """
 
     def get_job_id(self) -> JobID:
         """Return the job's id."""

@@ -12,7 +12,13 @@ __all__ = ["JobExecutionResult"]
 
 @dataclass(frozen=True)
 class JobExecutionResult:
-    """Identity, run time and accumulators of a finished job."""
+    """Identity, run time and accumulators of a finished job.
+
+    Example:
+        stream.print()
+        result = env.execute("payments")
+        result.get_job_id(), result.get_net_runtime()
+    """
 
     job_id: JobID
     net_runtime_ms: int = 0

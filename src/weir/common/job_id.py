@@ -13,7 +13,11 @@ __all__ = ["JobID"]
 
 @dataclass(frozen=True)
 class JobID:
-    """The identity of a job; random unless given."""
+    """The identity of a job; random unless given.
+
+    Example:
+        str(JobID("0123456789abcdef0123456789abcdef"))
+    """
 
     value: str = field(default_factory=new_job_id)
 

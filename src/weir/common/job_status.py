@@ -8,7 +8,11 @@ __all__ = ["JobStatus"]
 
 
 class JobStatus(enum.Enum):
-    """The states of a job, with Flink's names."""
+    """The states of a job, with Flink's names.
+
+    Example:
+        JobStatus.FINISHED.is_globally_terminal_state()
+    """
 
     CREATED = 0
     RUNNING = 1

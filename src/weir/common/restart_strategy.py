@@ -30,7 +30,12 @@ def _length_ms(name: str, value: _Length) -> int:
 
 @dataclass(frozen=True)
 class RestartStrategyConfiguration:
-    """A choice of restart strategy."""
+    """A choice of restart strategy.
+
+    Example:
+        strategy = RestartStrategies.no_restart()
+        isinstance(strategy, RestartStrategyConfiguration)
+    """
 
     def get_description(self) -> str:
         """Describe the strategy to people."""
@@ -46,7 +51,11 @@ def _ms(value: int) -> datetime.timedelta:
 
 
 class RestartStrategies:
-    """All restart strategies, by PyFlink's names."""
+    """All restart strategies, by PyFlink's names.
+
+    Example:
+        env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 10_000))
+    """
 
     @dataclass(frozen=True)
     class NoRestartStrategyConfiguration(RestartStrategyConfiguration):

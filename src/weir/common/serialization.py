@@ -20,7 +20,13 @@ __all__ = [
 
 
 class SerializationSchema(abc.ABC):
-    """Turns records into bytes."""
+    """Turns records into bytes.
+
+    Example:
+        class Json(SerializationSchema):
+            def serialize(self, element):
+                return dumps(element).encode()
+    """
 
     @abc.abstractmethod
     def serialize(self, element: Any) -> bytes:
@@ -28,7 +34,13 @@ class SerializationSchema(abc.ABC):
 
 
 class DeserializationSchema(abc.ABC):
-    """Turns bytes into records."""
+    """Turns bytes into records.
+
+    Example:
+        class Json(DeserializationSchema):
+            def deserialize(self, message):
+                return loads(message)
+    """
 
     @abc.abstractmethod
     def deserialize(self, message: bytes) -> Any:
@@ -48,7 +60,12 @@ def _charset(name: str) -> str:
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
-    """Strings, in UTF-8 unless told otherwise."""
+    """Strings, in UTF-8 unless told otherwise.
+
+    Example:
+        schema = SimpleStringSchema("UTF-8")
+        schema.deserialize(schema.serialize("text"))
+    """
 
     def __init__(self, charset: str = "UTF-8") -> None:
         self.charset = _charset(charset)
@@ -67,7 +84,11 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Bytes, as they are."""
+    """Bytes, as they are.
+
+    Example:
+        ByteArraySchema().deserialize(b"as it came")
+    """
 
     def serialize(self, element: bytes) -> bytes:
         """Return the bytes."""
@@ -120,7 +141,11 @@ class RowFieldExtractorSchema(SerializationSchema):
 
 
 class Encoder:
-    """Turns records into the lines of a file."""
+    """Turns records into the lines of a file.
+
+    Example:
+        FileSink.for_row_format("/out", Encoder.simple_string_encoder()).build()
+    """
 
     def __init__(self, charset: str = "UTF-8") -> None:
         self.charset = _charset(charset)

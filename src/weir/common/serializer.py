@@ -13,7 +13,13 @@ T = TypeVar("T")
 
 
 class TypeSerializer(ABC, Generic[T]):
-    """Writes a value to a stream of bytes and reads it again."""
+    """Writes a value to a stream of bytes and reads it again.
+
+    Example:
+        class Mine(MergingWindowAssigner):
+            def get_window_serializer(self) -> TypeSerializer:
+                return TimeWindowSerializer()
+    """
 
     @abstractmethod
     def serialize(self, element: T, stream: BinaryIO) -> None:

@@ -38,7 +38,11 @@ def _whole(value: int, unit: str) -> int:
 @total_ordering
 @dataclass(frozen=True)
 class Duration:
-    """A length of time with nanosecond resolution."""
+    """A length of time with nanosecond resolution.
+
+    Example:
+        Duration.of_minutes(5).to_millis()
+    """
 
     nanos: int
 
@@ -103,7 +107,11 @@ class Duration:
 @total_ordering
 @dataclass(frozen=True)
 class Instant:
-    """A point in time: seconds since the Unix epoch and nanoseconds within the second."""
+    """A point in time: seconds since the Unix epoch and nanoseconds within the second.
+
+    Example:
+        Instant.of_epoch_milli(1_500).to_epoch_milli()
+    """
 
     seconds: int
     nanos: int
@@ -136,7 +144,11 @@ class Instant:
 @total_ordering
 @dataclass(frozen=True, init=False)
 class Time:
-    """A length of time in milliseconds, PyFlink's older class."""
+    """A length of time in milliseconds, PyFlink's older class.
+
+    Example:
+        Time.seconds(10).to_milliseconds()
+    """
 
     _milliseconds: int
 

@@ -46,6 +46,12 @@ class TypeInformation(Generic[T_co]):
         check: `check(value) -> value` returns the value in the exact type that a restore would
             give, the same object when nothing changes; None passes. It raises UsageError naming
             the type and the value when the type cannot hold it.
+
+    Example:
+        def describe(type_info: TypeInformation[int]):
+            return type_info.to_json()
+
+        describe(Types.LONG())
     """
 
     __slots__ = ("_args", "check", "kind")
@@ -88,7 +94,11 @@ class TypeInformation(Generic[T_co]):
 
 
 class BasicTypeInfo(TypeInformation[T_co]):
-    """A number, a string, a boolean, a date: one indivisible value."""
+    """A number, a string, a boolean, a date: one indivisible value.
+
+    Example:
+        BasicTypeInfo("LONG") == Types.LONG()
+    """
 
     __slots__ = ()
 
@@ -123,7 +133,11 @@ class _NamedBasic(BasicTypeInfo[T_co]):
 
 
 class InstantTypeInfo(_NamedBasic[Instant]):
-    """Type of `Instant` values."""
+    """Type of `Instant` values.
+
+    Example:
+        Types.INSTANT().check(Instant.of_epoch_milli(0))
+    """
 
     __slots__ = ()
 
@@ -132,7 +146,11 @@ class InstantTypeInfo(_NamedBasic[Instant]):
 
 
 class DateTypeInfo(_NamedBasic[date]):
-    """Type of `datetime.date` values."""
+    """Type of `datetime.date` values.
+
+    Example:
+        DateTypeInfo() == Types.SQL_DATE()
+    """
 
     __slots__ = ()
 
@@ -141,7 +159,11 @@ class DateTypeInfo(_NamedBasic[date]):
 
 
 class TimeTypeInfo(_NamedBasic[time]):
-    """Type of `datetime.time` values."""
+    """Type of `datetime.time` values.
+
+    Example:
+        TimeTypeInfo() == Types.SQL_TIME()
+    """
 
     __slots__ = ()
 
@@ -150,7 +172,11 @@ class TimeTypeInfo(_NamedBasic[time]):
 
 
 class TimestampTypeInfo(_NamedBasic[datetime]):
-    """Type of `datetime.datetime` values."""
+    """Type of `datetime.datetime` values.
+
+    Example:
+        TimestampTypeInfo() == Types.SQL_TIMESTAMP()
+    """
 
     __slots__ = ()
 
@@ -159,7 +185,11 @@ class TimestampTypeInfo(_NamedBasic[datetime]):
 
 
 class PickledBytesTypeInfo(_NamedBasic[Any]):
-    """Any Python object, pickled."""
+    """Any Python object, pickled.
+
+    Example:
+        Types.PICKLED_BYTE_ARRAY().check({"any": object})
+    """
 
     __slots__ = ()
 
@@ -168,7 +198,11 @@ class PickledBytesTypeInfo(_NamedBasic[Any]):
 
 
 class SqlTimeTypeInfo:
-    """PyFlink's access to the date and time types."""
+    """PyFlink's access to the date and time types.
+
+    Example:
+        SqlTimeTypeInfo.DATE()
+    """
 
     DATE = staticmethod(DateTypeInfo)
     TIME = staticmethod(TimeTypeInfo)
@@ -213,13 +247,21 @@ class _ElementTypeInfo(TypeInformation[list[T]], Generic[T]):
 
 
 class ListTypeInfo(_ElementTypeInfo[T]):
-    """A list."""
+    """A list.
+
+    Example:
+        Types.LIST(Types.STRING()).get_element_type()
+    """
 
     __slots__ = ()
 
 
 class PrimitiveArrayTypeInfo(_ElementTypeInfo[T]):
-    """An array of numbers: a list, and `bytes` for BYTE."""
+    """An array of numbers: a list, and `bytes` for BYTE.
+
+    Example:
+        Types.PRIMITIVE_ARRAY(Types.BYTE()).check(b"bytes")
+    """
 
     __slots__ = ()
     _kind = "PRIMITIVE_ARRAY"
@@ -237,21 +279,33 @@ _PRIMITIVES = frozenset({"BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DO
 
 
 class BasicArrayTypeInfo(_ElementTypeInfo[T]):
-    """An array of basic values, as a list."""
+    """An array of basic values, as a list.
+
+    Example:
+        Types.BASIC_ARRAY(Types.LONG()).check([1, 2])
+    """
 
     __slots__ = ()
     _kind = "BASIC_ARRAY"
 
 
 class ObjectArrayTypeInfo(_ElementTypeInfo[T]):
-    """An array of values of any one type, as a list."""
+    """An array of values of any one type, as a list.
+
+    Example:
+        Types.OBJECT_ARRAY(Types.STRING()).check(["a"])
+    """
 
     __slots__ = ()
     _kind = "OBJECT_ARRAY"
 
 
 class MapTypeInfo(TypeInformation[dict[K, V]], Generic[K, V]):
-    """A dict with one type of keys and one type of values."""
+    """A dict with one type of keys and one type of values.
+
+    Example:
+        Types.MAP(Types.STRING(), Types.LONG()).check({"a": 1})
+    """
 
     __slots__ = ()
 
@@ -282,7 +336,11 @@ class MapTypeInfo(TypeInformation[dict[K, V]], Generic[K, V]):
 
 
 class TupleTypeInfo(TypeInformation[tuple[Any, ...]]):
-    """A tuple with one type per field."""
+    """A tuple with one type per field.
+
+    Example:
+        Types.TUPLE([Types.STRING(), Types.LONG()]).check(("a", 1))
+    """
 
     __slots__ = ()
 
@@ -309,7 +367,11 @@ class TupleTypeInfo(TypeInformation[tuple[Any, ...]]):
 
 
 class RowTypeInfo(TypeInformation[Row]):
-    """A `Row` with one type per field, with or without field names."""
+    """A `Row` with one type per field, with or without field names.
+
+    Example:
+        Types.ROW_NAMED(["id", "name"], [Types.LONG(), Types.STRING()]).get_field_index("name")
+    """
 
     __slots__ = ()
 
@@ -385,6 +447,10 @@ class Types:
     """All types by PyFlink's names: call them, `Types.LONG()`, `Types.LIST(Types.STRING())`.
 
     TIMESTAMP_LTZ is Weir's own: a `datetime` in UTC, which is what Spark's timestamps are.
+
+    Example:
+        record = Types.ROW_NAMED(["name", "tags"], [Types.STRING(), Types.LIST(Types.STRING())])
+        record.get_field_names()
     """
 
     STRING = staticmethod(_basic("STRING", str))

@@ -18,7 +18,12 @@ __all__ = ["Row", "RowKind"]
 
 
 class RowKind(enum.Enum):
-    """What a row means in a changelog."""
+    """What a row means in a changelog.
+
+    Example:
+        row = Row(1, 2)
+        row.set_row_kind(RowKind.DELETE)
+    """
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -32,6 +37,10 @@ class Row:
     `Row(1, "a")` has no names; `Row(id=1, name="a")` has. `Row("id", "name")` can be called as a
     template: `Person = Row("id", "name"); Person(1, "a")`. A row without names also answers to
     `f0`, `f1`, and so on. Values can be assigned by position, name or attribute.
+
+    Example:
+        row = Row(name="ann", amount=3)
+        row.name, row["amount"], row.as_dict()
     """
 
     __slots__ = ("_values",)

@@ -32,7 +32,15 @@ log = logging.getLogger("weir.time")
 
 
 class TimestampAssigner(abc.ABC):
-    """Gives each record its event time."""
+    """Gives each record its event time.
+
+    Example:
+        class SecondField(TimestampAssigner):
+            def extract_timestamp(self, value, record_timestamp):
+                return value[1]
+
+        WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondField())
+    """
 
     @abc.abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
@@ -91,7 +99,11 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 @dataclass(frozen=True)
 class Watermark:
-    """A moment of event time, in milliseconds: nothing older is expected any more."""
+    """A moment of event time, in milliseconds: nothing older is expected any more.
+
+    Example:
+        Watermark(1_000).timestamp
+    """
 
     timestamp: int
 
@@ -101,7 +113,12 @@ class Watermark:
 
 
 class WatermarkOutput(abc.ABC):
-    """What a generator says watermarks to."""
+    """What a generator says watermarks to.
+
+    Example:
+        def quiet(output: WatermarkOutput):
+            output.mark_idle()
+    """
 
     @abc.abstractmethod
     def emit_watermark(self, watermark: Watermark | int) -> None:
@@ -125,6 +142,14 @@ class WatermarkGenerator(abc.ABC):
     Behind the first exchange there is one for each subtask. What it knows is not part of a
     checkpoint, as in Flink: after a restore a new one begins, and operators begin at the watermark
     that they had.
+
+    Example:
+        class Hourly(WatermarkGenerator):
+            def on_event(self, event, timestamp, output):
+                output.emit_watermark(Watermark(timestamp - 3_600_000))
+
+            def on_periodic_emit(self, output):
+                pass
     """
 
     @abc.abstractmethod
@@ -138,7 +163,12 @@ class WatermarkGenerator(abc.ABC):
 
 @dataclass(frozen=True)
 class WatermarkAlignment:
-    """How far sources of one group may run ahead of the slowest."""
+    """How far sources of one group may run ahead of the slowest.
+
+    Example:
+        strategy = WatermarkStrategy.no_watermarks()
+        strategy.with_watermark_alignment("group", Duration.of_seconds(20))
+    """
 
     group: str
     max_drift_ms: int
@@ -155,6 +185,10 @@ class WatermarkStrategy:
         idleness_ms: after how long a silent source no longer holds the watermark back.
         alignment: bound between sources of one group; has no effect.
         generator: makes the generators of the user, in place of the bound.
+
+    Example:
+        strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+        stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(lambda r, _: r[1]))
     """
 
     out_of_orderness_ms: int | None = None

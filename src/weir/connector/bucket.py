@@ -46,7 +46,12 @@ class BucketContext:
 
 
 class BucketAssigner(ABC):
-    """Decides which bucket a record belongs to. Must be picklable and depend on nothing else."""
+    """Decides which bucket a record belongs to. Must be picklable and depend on nothing else.
+
+    Example:
+        sink = FileSink.for_row_format("/out", Encoder.simple_string_encoder())
+        sink.with_bucket_assigner(BucketAssigner.date_time_bucket_assigner("yyyy-MM-dd")).build()
+    """
 
     Context = BucketContext
 

@@ -6,7 +6,11 @@ import enum
 
 
 class DeliveryGuarantee(enum.Enum):
-    """What a sink promises; a job as a whole keeps the weakest promise of its parts."""
+    """What a sink promises; a job as a whole keeps the weakest promise of its parts.
+
+    Example:
+        DeliveryGuarantee.EXACTLY_ONCE.name
+    """
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1

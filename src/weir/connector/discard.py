@@ -8,7 +8,11 @@ from weir.connector.sink import Sink, SinkWriter, WriterContext
 
 
 class DiscardingSink(Sink):
-    """Takes every record and keeps none."""
+    """Takes every record and keeps none.
+
+    Example:
+        stream.sink_to(DiscardingSink())
+    """
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """Create a writer that does nothing."""

@@ -52,7 +52,12 @@ OpenPart = Callable[[BinaryIO], PartWriter]
 
 
 class FileFormat(ABC):
-    """A file format; PyFlink's `BulkWriterFactory`. Subclass it to add one."""
+    """A file format; PyFlink's `BulkWriterFactory`. Subclass it to add one.
+
+    Example:
+        csv: FileFormat = CsvBulkWriters.for_schema(Types.ROW_NAMED(["id"], [Types.LONG()]))
+        FileSink.for_bulk_format("/out", csv).build()
+    """
 
     suffix = ""
 

@@ -165,7 +165,11 @@ def _simple(
 
 
 class FileSinkBuilder:
-    """PyFlink's builder; the defaults are Flink's: hourly buckets, prefix "part", no suffix."""
+    """PyFlink's builder; the defaults are Flink's: hourly buckets, prefix "part", no suffix.
+
+    Example:
+        FileSink.for_row_format("/out", Encoder.simple_string_encoder()).build()
+    """
 
     def __init__(self, base_path: str, file_format: FileFormat, policy: RollingPolicy) -> None:
         self._format = file_format
@@ -205,7 +209,12 @@ class FileSinkBuilder:
 
 
 class ParquetBulkWriters:
-    """PyFlink's name for the Parquet writer factory."""
+    """PyFlink's name for the Parquet writer factory.
+
+    Example:
+        parquet = ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["id"], [Types.LONG()]))
+        FileSink.for_bulk_format("/out", parquet).build()
+    """
 
     @staticmethod
     def for_row_type(
@@ -216,7 +225,12 @@ class ParquetBulkWriters:
 
 
 class CsvBulkWriters:
-    """PyFlink's name for the CSV writer factory."""
+    """PyFlink's name for the CSV writer factory.
+
+    Example:
+        csv = CsvBulkWriters.for_schema(Types.ROW_NAMED(["id"], [Types.LONG()]))
+        FileSink.for_bulk_format("/out", csv).build()
+    """
 
     @staticmethod
     def for_schema(schema: Any) -> FileFormat:

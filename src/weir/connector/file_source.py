@@ -21,7 +21,11 @@ __all__ = ["FileSource", "FileSourceBuilder", "Source", "StreamFormat"]
 
 @dataclass(frozen=True)
 class StreamFormat:
-    """A format that is read record by record."""
+    """A format that is read record by record.
+
+    Example:
+        StreamFormat.text_line_format("UTF-8")
+    """
 
     charset: str = "UTF-8"
 
@@ -42,6 +46,11 @@ class FileSource(Source):
 
     Attributes:
         discovery_interval_ms: how often to look for new files; None reads what is there and ends.
+
+    Example:
+        lines = StreamFormat.text_line_format()
+        source = FileSource.for_record_stream_format(lines, "/in").build()
+        env.from_source(source, WatermarkStrategy.no_watermarks(), "lines")
     """
 
     paths: tuple[str, ...]
@@ -95,7 +104,11 @@ class FileSource(Source):
 
 
 class FileSourceBuilder:
-    """PyFlink's builder."""
+    """PyFlink's builder.
+
+    Example:
+        FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/in").build()
+    """
 
     def __init__(self, source: FileSource) -> None:
         """Start with a bounded source."""

@@ -14,7 +14,12 @@ from weir.errors import UsageError
 
 @dataclass(frozen=True)
 class RollingPolicy:
-    """Limits after which a part file is closed before the checkpoint; None is no limit."""
+    """Limits after which a part file is closed before the checkpoint; None is no limit.
+
+    Example:
+        sink = FileSink.for_row_format("/out", Encoder.simple_string_encoder())
+        sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
+    """
 
     part_size_bytes: int | None = None
     rollover_interval_ms: int | None = None
@@ -54,16 +59,28 @@ class RollingPolicy:
 
 
 class DefaultRollingPolicy(RollingPolicy):
-    """Size, age, idle time, checkpoints."""
+    """Size, age, idle time, checkpoints.
+
+    Example:
+        RollingPolicy.default_rolling_policy(part_size=64 << 20)
+    """
 
 
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """Checkpoints only."""
+    """Checkpoints only.
+
+    Example:
+        RollingPolicy.on_checkpoint_rolling_policy()
+    """
 
 
 @dataclass(frozen=True)
 class OutputFileConfig:
-    """Prefix and suffix of part files: `<prefix>-<uid>-s<subtask>-<n><suffix>`."""
+    """Prefix and suffix of part files: `<prefix>-<uid>-s<subtask>-<n><suffix>`.
+
+    Example:
+        OutputFileConfig.builder().with_part_prefix("part").with_part_suffix(".txt").build()
+    """
 
     OutputFileConfigBuilder: ClassVar[type[Any]]
     part_prefix: str = "part"

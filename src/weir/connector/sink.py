@@ -47,6 +47,10 @@ class WriterContext:
             may still be running must not be listed: its hidden files would be removed.
         type_info: declared type of the stream, None for any Python object.
         metrics: where the writer registers what it counts.
+
+    Example:
+        def create_writer(self, context: WriterContext):
+            return KeptWriter(f"part-{context.subtask}")
     """
 
     job_id: str
@@ -77,6 +81,14 @@ class SinkWriter(ABC):
 
     After any method raised, the only calls that still make sense are `abort` and `close`: the
     attempt is over and the next one starts from `restore`.
+
+    Example:
+        class KeptWriter(SinkWriter):
+            def write_batch(self, values, timestamps):
+                self.values = values
+
+            def prepare(self, checkpoint_id):
+                return []
     """
 
     current_watermark: int = MIN_WATERMARK
@@ -149,7 +161,13 @@ class SinkWriter(ABC):
 
 
 class Sink(ABC):
-    """A picklable description of a sink; travels to the slots, which create the writers."""
+    """A picklable description of a sink; travels to the slots, which create the writers.
+
+    Example:
+        class Kept(Sink):
+            def create_writer(self, context):
+                return KeptWriter(context)
+    """
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> SinkWriter:

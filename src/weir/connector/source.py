@@ -194,7 +194,11 @@ class SplitReader(ABC):
 
 
 class Source(ABC):
-    """A source as a plain value: complete when it is created, holds no connection."""
+    """A source as a plain value: complete when it is created, holds no connection.
+
+    Example:
+        env.from_source(NumberSequenceSource(1, 9), WatermarkStrategy.no_watermarks(), "numbers")
+    """
 
     @property
     def bounded(self) -> bool:

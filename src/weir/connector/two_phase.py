@@ -35,6 +35,23 @@ class TwoPhaseCommitSinkFunction(Sink):
     called, possibly for a transaction that was committed before, so committing must be idempotent
     and must succeed eventually. `writer_context` tells job, attempt and subtask, for unique
     transaction names.
+
+    Example:
+        class Bookings(TwoPhaseCommitSinkFunction):
+            def begin_transaction(self):
+                return []
+
+            def invoke(self, transaction, value, context):
+                transaction.append(value)
+
+            def pre_commit(self, transaction):
+                return transaction
+
+            def commit(self, transaction):
+                print(transaction)
+
+            def abort(self, transaction):
+                transaction.clear()
     """
 
     writer_context: WriterContext

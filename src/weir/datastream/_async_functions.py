@@ -29,6 +29,13 @@ class AsyncFunction(Function, Generic[IN, OUT]):
     checkpoint pass, so that nothing is in flight in a checkpoint. After a failure the records
     since the last checkpoint are asked about again: what `async_invoke` does outside happens at
     least once.
+
+    Example:
+        class Lookup(AsyncFunction):
+            async def async_invoke(self, value):
+                return [(value, await ask(value))]
+
+        AsyncDataStream.unordered_wait(stream, Lookup(), Time.seconds(5))
     """
 
     @abstractmethod
@@ -48,7 +55,11 @@ class AsyncFunction(Function, Generic[IN, OUT]):
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """Which results and which exceptions are reasons to try again."""
+    """Which results and which exceptions are reasons to try again.
+
+    Example:
+        RetryPredicate(lambda result: not result, None)
+    """
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[OUT]], bool] | None:
@@ -60,7 +71,11 @@ class AsyncRetryPredicate(ABC, Generic[OUT]):
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
-    """How often a record is tried again, and after how long. Attempts are counted from 1."""
+    """How often a record is tried again, and after how long. Attempts are counted from 1.
+
+    Example:
+        strategy: AsyncRetryStrategy = AsyncRetryStrategy.fixed_delay(3, 100)
+    """
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
@@ -112,7 +127,11 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
 
 class RetryPredicate(AsyncRetryPredicate[OUT]):
-    """Two callables as reasons to try again."""
+    """Two callables as reasons to try again.
+
+    Example:
+        RetryPredicate(lambda result: not result, None)
+    """
 
     def __init__(
         self,
@@ -133,7 +152,11 @@ class RetryPredicate(AsyncRetryPredicate[OUT]):
 
 
 class NoRetryStrategy(AsyncRetryStrategy[OUT]):
-    """Every record is tried once."""
+    """Every record is tried once.
+
+    Example:
+        AsyncRetryStrategy.no_restart()
+    """
 
     def can_retry(self, current_attempts: int) -> bool:
         """Say no."""
@@ -173,7 +196,11 @@ class _LimitedRetries(AsyncRetryStrategy[OUT]):
 
 
 class FixedDelayRetryStrategy(_LimitedRetries[OUT]):
-    """Up to `max_attempts` more attempts, always after the same time."""
+    """Up to `max_attempts` more attempts, always after the same time.
+
+    Example:
+        AsyncRetryStrategy.fixed_delay(3, 100)
+    """
 
     def __init__(
         self,
@@ -196,7 +223,11 @@ class FixedDelayRetryStrategy(_LimitedRetries[OUT]):
 
 
 class ExponentialBackoffDelayRetryStrategy(_LimitedRetries[OUT]):
-    """Up to `max_attempts` more attempts, after times that grow by a factor up to a limit."""
+    """Up to `max_attempts` more attempts, after times that grow by a factor up to a limit.
+
+    Example:
+        AsyncRetryStrategy.exponential_backoff(5, 100, 10_000, 2.0)
+    """
 
     def __init__(
         self,

@@ -15,7 +15,12 @@ from weir.state.raw import RawKeyedOutput, RawOperatorOutput
 
 
 class FunctionSnapshotContext(Protocol):
-    """Given to `snapshot_state`: which checkpoint is being taken."""
+    """Given to `snapshot_state`: which checkpoint is being taken.
+
+    Example:
+        def snapshot_state(self, context: FunctionSnapshotContext):
+            print(context.get_checkpoint_id())
+    """
 
     def get_checkpoint_id(self) -> int:
         """Return the id of the checkpoint; ids only grow."""
@@ -31,7 +36,12 @@ class FunctionSnapshotContext(Protocol):
 
 
 class FunctionInitializationContext(Protocol):
-    """Given to `initialize_state`: where the function finds its state."""
+    """Given to `initialize_state`: where the function finds its state.
+
+    Example:
+        def initialize_state(self, context: FunctionInitializationContext):
+            self.count = 0 if context.is_restored() else 1
+    """
 
     def is_restored(self) -> bool:
         """Tell whether state was restored from an earlier execution."""
@@ -57,6 +67,20 @@ class CheckpointedFunction(ABC):
 
     Guarantee: `initialize_state` is called before `open` in every attempt; `snapshot_state` is
     called at the barrier, after every record before it and before any record behind it.
+
+    Example:
+        class Counted(MapFunction, CheckpointedFunction):
+            def initialize_state(self, context):
+                store = context.get_operator_state_store()
+                self.state = store.get_list_state(ListStateDescriptor("count", Types.LONG()))
+                self.count = sum(self.state.get())
+
+            def snapshot_state(self, context):
+                self.state.update([self.count])
+
+            def map(self, value):
+                self.count += 1
+                return value
     """
 
     @abstractmethod
@@ -69,7 +93,22 @@ class CheckpointedFunction(ABC):
 
 
 class ListCheckpointed(ABC):
-    """A function whose whole operator state is one list, split evenly when it is rescaled."""
+    """A function whose whole operator state is one list, split evenly when it is rescaled.
+
+    Example:
+        class Counted(MapFunction, ListCheckpointed):
+            count = 0
+
+            def map(self, value):
+                self.count += 1
+                return value
+
+            def snapshot_state(self, checkpoint_id, timestamp):
+                return [self.count]
+
+            def restore_state(self, state):
+                self.count = sum(state)
+    """
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[Any]:
@@ -84,6 +123,14 @@ class CheckpointListener(ABC):
     """A function that wants to know what became of checkpoints.
 
     Notifications are best effort: one may be missing, and a later id stands for all lower ones.
+
+    Example:
+        class Told(MapFunction, CheckpointListener):
+            def map(self, value):
+                return value
+
+            def notify_checkpoint_complete(self, checkpoint_id):
+                print("complete:", checkpoint_id)
     """
 
     @abstractmethod

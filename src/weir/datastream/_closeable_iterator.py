@@ -14,6 +14,10 @@ class CloseableIterator(Generic[T_co]):
     """Iterates over collected records; closing it cancels a job that still runs.
 
     Use it with `with`, so that an abandoned job does not go on.
+
+    Example:
+        with stream.execute_and_collect() as records:
+            found = list(records)
     """
 
     def __init__(self, records: Iterator[T_co], client: JobClient) -> None:

@@ -34,7 +34,18 @@ Result = Callable[[Transformation], S]
 
 
 class ConnectedStreams(Generic[S]):
-    """Two streams, of different types if need be, that one function handles together."""
+    """Two streams, of different types if need be, that one function handles together.
+
+    Example:
+        class Either(CoMapFunction):
+            def map1(self, value):
+                return value
+
+            def map2(self, value):
+                return value
+
+        stream.connect(numbers).map(Either())
+    """
 
     def __init__(self, stream1: Stream, stream2: Stream, result: Result[S]) -> None:
         """Connect two streams of one program."""
@@ -101,7 +112,11 @@ class ConnectedStreams(Generic[S]):
 
 
 class BroadcastStream:
-    """A stream whose every record goes to all subtasks, to be kept in broadcast state."""
+    """A stream whose every record goes to all subtasks, to be kept in broadcast state.
+
+    Example:
+        stream.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.LONG()))
+    """
 
     def __init__(
         self, input_stream: Stream, broadcast_state_descriptors: list[MapStateDescriptor]
@@ -120,7 +135,12 @@ class BroadcastStream:
 
 
 class BroadcastConnectedStream(Generic[S]):
-    """A stream together with a broadcast stream."""
+    """A stream together with a broadcast stream.
+
+    Example:
+        rules = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+        keyed.connect(stream.broadcast(rules))
+    """
 
     def __init__(
         self, non_broadcast_stream: Stream, broadcast_stream: BroadcastStream, result: Result[S]

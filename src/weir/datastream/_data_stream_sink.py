@@ -11,7 +11,11 @@ from weir.graph.kinds import Kind
 
 
 class DataStreamSink(OperatorHandle):
-    """A sink that was attached to a stream; can be named and tuned, not continued."""
+    """A sink that was attached to a stream; can be named and tuned, not continued.
+
+    Example:
+        stream.print().name("out").set_parallelism(1)
+    """
 
 
 def attach_sink(stream: Stream, kind: Kind, name: str, **fields: Any) -> DataStreamSink:

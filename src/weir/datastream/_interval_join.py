@@ -24,7 +24,11 @@ _BOUND_MS = 1 << 63
 
 
 class IntervalJoin(Generic[S]):
-    """Two keyed streams whose records are paired by time; `between` says how."""
+    """Two keyed streams whose records are paired by time; `between` says how.
+
+    Example:
+        keyed.interval_join(keyed).between(Time.seconds(-5), Time.seconds(5))
+    """
 
     def __init__(self, left: Stream, right: Stream, result: Result[S]) -> None:
         """Hold two keyed streams of one program.
@@ -80,7 +84,15 @@ class JoinSettings:
 
 
 class IntervalJoined(Generic[S]):
-    """An interval join with bounds; `process` declares it."""
+    """An interval join with bounds; `process` declares it.
+
+    Example:
+        class Both(ProcessJoinFunction):
+            def process_element(self, left, right, ctx):
+                yield left, right
+
+        keyed.interval_join(keyed).between(Time.seconds(0), Time.minutes(1)).process(Both())
+    """
 
     def __init__(self, join: IntervalJoin[S], settings: JoinSettings) -> None:
         """Hold the streams and how they are joined; made by `IntervalJoin.between`."""

@@ -14,6 +14,11 @@ class ProcessJoinFunction(Function):
     Yield a value for the main output, `tag, value` with an `OutputTag` for a side output. Every
     output has the later of the two timestamps. The function may keep keyed state of its own: the
     key of the pair is the current one.
+
+    Example:
+        class Both(ProcessJoinFunction):
+            def process_element(self, left, right, ctx):
+                yield left, right, ctx.get_timestamp()
     """
 
     class Context(ABC):

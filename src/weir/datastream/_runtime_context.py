@@ -31,6 +31,11 @@ class KeyedStateStore(ABC):
     """Gives access to the keyed states of one operator, by descriptor.
 
     The same descriptor always gives the same state; its contents follow the current key.
+
+    Example:
+        def initialize_state(self, context):
+            store: KeyedStateStore = context.get_keyed_state_store()
+            self.count = store.get_state(ValueStateDescriptor("count", Types.LONG()))
     """
 
     @abstractmethod
@@ -63,7 +68,13 @@ class KeyedStateStore(ABC):
 
 
 class RuntimeContext(KeyedStateStore):
-    """The subtask that a function runs in, and the function's keyed state."""
+    """The subtask that a function runs in, and the function's keyed state.
+
+    Example:
+        def open(self, runtime_context: RuntimeContext):
+            self.subtask = runtime_context.get_index_of_this_subtask()
+            self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+    """
 
     @abstractmethod
     def get_task_name(self) -> str:

@@ -26,7 +26,13 @@ else:
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Is given the records of a key and window."""
+    """Is given the records of a key and window.
+
+    Example:
+        class Size(WindowFunction):
+            def apply(self, key, window, inputs):
+                yield key, sum(1 for _ in inputs)
+    """
 
     @abstractmethod
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Any:
@@ -34,7 +40,13 @@ class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
-    """Is given the records of a window of a stream without keys."""
+    """Is given the records of a window of a stream without keys.
+
+    Example:
+        class Size(AllWindowFunction):
+            def apply(self, window, inputs):
+                yield sum(1 for _ in inputs)
+    """
 
     @abstractmethod
     def apply(self, window: W, inputs: Iterable[IN]) -> Any:
@@ -70,7 +82,13 @@ class _WindowContext(ABC):
 
 
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Is given the records of a key and window, and a context with times and state."""
+    """Is given the records of a key and window, and a context with times and state.
+
+    Example:
+        class Size(ProcessWindowFunction):
+            def process(self, key, context, elements):
+                yield key, context.window().start, sum(1 for _ in elements)
+    """
 
     class Context(_WindowContext):
         """Given to `process` and `clear`."""
@@ -86,7 +104,13 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
-    """Is given the records of a window of a stream without keys, and a context."""
+    """Is given the records of a window of a stream without keys, and a context.
+
+    Example:
+        class Size(ProcessAllWindowFunction):
+            def process(self, context, elements):
+                yield context.window().max_timestamp(), sum(1 for _ in elements)
+    """
 
     class Context(_WindowContext):
         """Given to `process` and `clear`."""
@@ -100,7 +124,13 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
 
 class JoinFunction(Function, Generic[IN, IN2, OUT]):
-    """Is given every pair of records of two streams that share key and window."""
+    """Is given every pair of records of two streams that share key and window.
+
+    Example:
+        class Pair(JoinFunction):
+            def join(self, first, second):
+                return first, second
+    """
 
     @abstractmethod
     def join(self, first: IN, second: IN2) -> Any:
@@ -108,7 +138,14 @@ class JoinFunction(Function, Generic[IN, IN2, OUT]):
 
 
 class FlatJoinFunction(Function, Generic[IN, IN2, OUT]):
-    """Like `JoinFunction`, with any number of results."""
+    """Like `JoinFunction`, with any number of results.
+
+    Example:
+        class Same(FlatJoinFunction):
+            def join(self, first, second):
+                if first == second:
+                    yield first
+    """
 
     @abstractmethod
     def join(self, first: IN, second: IN2) -> Any:
@@ -116,7 +153,13 @@ class FlatJoinFunction(Function, Generic[IN, IN2, OUT]):
 
 
 class CoGroupFunction(Function, Generic[IN, IN2, OUT]):
-    """Is given the records of two streams that share key and window; one side may have none."""
+    """Is given the records of two streams that share key and window; one side may have none.
+
+    Example:
+        class Sizes(CoGroupFunction):
+            def co_group(self, first, second):
+                yield len(list(first)), len(list(second))
+    """
 
     @abstractmethod
     def co_group(self, first: Iterable[IN], second: Iterable[IN2]) -> Any:

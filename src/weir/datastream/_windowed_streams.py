@@ -226,7 +226,12 @@ class _Windowed(Generic[S]):
 
 
 class WindowedStream(_Windowed[S]):
-    """A keyed stream cut into windows, each of one key."""
+    """A keyed stream cut into windows, each of one key.
+
+    Example:
+        windows = keyed.window(TumblingEventTimeWindows.of(Time.minutes(5)))
+        windows.reduce(lambda a, b: (a[0], a[1] + b[1]))
+    """
 
     _apply_kind = WindowFunction
     _process_kind = ProcessWindowFunction
@@ -236,7 +241,11 @@ class WindowedStream(_Windowed[S]):
 
 
 class AllWindowedStream(_Windowed[S]):
-    """A whole stream cut into windows, which one subtask handles."""
+    """A whole stream cut into windows, which one subtask handles.
+
+    Example:
+        stream.window_all(TumblingEventTimeWindows.of(Time.minutes(5))).reduce(max)
+    """
 
     _apply_kind = AllWindowFunction
     _process_kind = ProcessAllWindowFunction

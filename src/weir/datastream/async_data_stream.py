@@ -31,6 +31,13 @@ class AsyncDataStream:
     attempts included. `timeout` counts from the first attempt of a record, over all of them, on
     the wall clock; then `AsyncFunction.timeout` gives the result. Every result has the timestamp
     of its record. The operator runs in slots, also directly behind a source.
+
+    Example:
+        class Lookup(AsyncFunction):
+            async def async_invoke(self, value):
+                return [value]
+
+        AsyncDataStream.ordered_wait(stream, Lookup(), Time.seconds(5), 100)
     """
 
     @staticmethod

@@ -28,7 +28,13 @@ _UNLIMITED_FAILURES = 2**31 - 1
 
 
 class CheckpointConfig:
-    """When checkpoints are taken, how long they may take, and what becomes of them."""
+    """When checkpoints are taken, how long they may take, and what becomes of them.
+
+    Example:
+        config = env.get_checkpoint_config()
+        config.set_checkpoint_interval(10_000)
+        config.set_min_pause_between_checkpoints(5_000)
+    """
 
     ExternalizedCheckpointCleanup: ClassVar[type[ExternalizedCheckpointRetention]] = (
         ExternalizedCheckpointRetention

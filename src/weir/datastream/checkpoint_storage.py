@@ -19,7 +19,12 @@ __all__ = [
 
 
 class CheckpointStorage:
-    """Base of the places where checkpoints are kept."""
+    """Base of the places where checkpoints are kept.
+
+    Example:
+        storage: CheckpointStorage = FileSystemCheckpointStorage("file:///checkpoints")
+        env.get_checkpoint_config().set_checkpoint_storage(storage)
+    """
 
     def to_configuration(self) -> dict[str, Any]:
         """Return the configuration that this object stands for."""
@@ -27,7 +32,11 @@ class CheckpointStorage:
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
-    """Checkpoints in the driver's memory: for trying things, gone with the driver."""
+    """Checkpoints in the driver's memory: for trying things, gone with the driver.
+
+    Example:
+        env.get_checkpoint_config().set_checkpoint_storage(JobManagerCheckpointStorage())
+    """
 
     DEFAULT_MAX_STATE_SIZE: ClassVar[int] = 5 * 1024 * 1024
 
@@ -71,7 +80,12 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
 
 class FileSystemCheckpointStorage(CheckpointStorage):
-    """Checkpoints in a directory that driver and executors share."""
+    """Checkpoints in a directory that driver and executors share.
+
+    Example:
+        storage = FileSystemCheckpointStorage("file:///checkpoints")
+        env.get_checkpoint_config().set_checkpoint_storage(storage)
+    """
 
     MAX_FILE_STATE_THRESHOLD: ClassVar[int] = 1024 * 1024
 
@@ -137,7 +151,11 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
 
 class CustomCheckpointStorage(CheckpointStorage):
-    """A storage named by its configuration value; the engine refuses names it does not know."""
+    """A storage named by its configuration value; the engine refuses names it does not know.
+
+    Example:
+        CustomCheckpointStorage("filesystem").to_configuration()
+    """
 
     def __init__(self, name: str) -> None:
         """Choose a storage by name."""

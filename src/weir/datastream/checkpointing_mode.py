@@ -6,7 +6,11 @@ from enum import Enum
 
 
 class CheckpointingMode(Enum):
-    """The guarantee of a checkpoint."""
+    """The guarantee of a checkpoint.
+
+    Example:
+        env.enable_checkpointing(10_000, CheckpointingMode.EXACTLY_ONCE)
+    """
 
     EXACTLY_ONCE = 0
     """Every record affects state exactly once."""

@@ -88,7 +88,12 @@ KEY = TypeVar("KEY")
 
 
 class DataStream(Stream, Generic[T_co]):
-    """A stream of records."""
+    """A stream of records.
+
+    Example:
+        words = env.from_collection(["to be", "or not"], Types.STRING())
+        words.flat_map(lambda line: line.split(), Types.STRING()).filter(str.isalpha).print()
+    """
 
     def map(
         self, func: Callable[[T_co], R] | MapFunction[T_co, R], output_type: Any = None
@@ -358,7 +363,11 @@ class DataStream(Stream, Generic[T_co]):
 
 
 class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
-    """A stream partitioned by key: functions on it have keyed state and timers."""
+    """A stream partitioned by key: functions on it have keyed state and timers.
+
+    Example:
+        stream.key_by(lambda record: record[0], Types.STRING()).sum(1).uid("totals").print()
+    """
 
     def __init__(self, origin: DataStream[T_co], edges: list[Edge]) -> None:
         """Key a stream; the origin serves whatever does not need the keys."""

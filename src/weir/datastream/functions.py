@@ -87,7 +87,15 @@ __all__ = [
 
 
 class MapFunction(Function, Generic[IN_contra, OUT_co]):
-    """One record in, one record out."""
+    """One record in, one record out.
+
+    Example:
+        class Doubled(MapFunction):
+            def map(self, value):
+                return value * 2
+
+        numbers.map(Doubled(), Types.LONG())
+    """
 
     @abstractmethod
     def map(self, value: IN_contra) -> OUT_co:
@@ -95,7 +103,16 @@ class MapFunction(Function, Generic[IN_contra, OUT_co]):
 
 
 class CoMapFunction(Function):
-    """Map over two connected streams; both methods see the same instance."""
+    """Map over two connected streams; both methods see the same instance.
+
+    Example:
+        class Both(CoMapFunction):
+            def map1(self, value):
+                return "first", value
+
+            def map2(self, value):
+                return "second", value
+    """
 
     @abstractmethod
     def map1(self, value: Any) -> Any:
@@ -107,7 +124,13 @@ class CoMapFunction(Function):
 
 
 class FlatMapFunction(Function, Generic[IN_contra, OUT_co]):
-    """One record in, any number of records out."""
+    """One record in, any number of records out.
+
+    Example:
+        class Words(FlatMapFunction):
+            def flat_map(self, value):
+                yield from value.split()
+    """
 
     @abstractmethod
     def flat_map(self, value: IN_contra) -> Iterable[OUT_co] | None:
@@ -115,7 +138,16 @@ class FlatMapFunction(Function, Generic[IN_contra, OUT_co]):
 
 
 class CoFlatMapFunction(Function):
-    """Flat map over two connected streams; both methods see the same instance."""
+    """Flat map over two connected streams; both methods see the same instance.
+
+    Example:
+        class Both(CoFlatMapFunction):
+            def flat_map1(self, value):
+                yield value
+
+            def flat_map2(self, value):
+                yield value
+    """
 
     @abstractmethod
     def flat_map1(self, value: Any) -> Any:
@@ -127,7 +159,15 @@ class CoFlatMapFunction(Function):
 
 
 class FilterFunction(Function, Generic[IN_contra]):
-    """Keeps or drops records."""
+    """Keeps or drops records.
+
+    Example:
+        class Large(FilterFunction):
+            def filter(self, value):
+                return value[1] > 100
+
+        stream.filter(Large())
+    """
 
     @abstractmethod
     def filter(self, value: IN_contra) -> bool:
@@ -135,7 +175,15 @@ class FilterFunction(Function, Generic[IN_contra]):
 
 
 class ReduceFunction(Function, Generic[T]):
-    """Combines two records of one type into one; must be associative."""
+    """Combines two records of one type into one; must be associative.
+
+    Example:
+        class Larger(ReduceFunction):
+            def reduce(self, value1, value2):
+                return max(value1, value2)
+
+        numbers.key_by(lambda n: n % 2).reduce(Larger())
+    """
 
     @abstractmethod
     def reduce(self, value1: T, value2: T) -> T:
@@ -143,7 +191,22 @@ class ReduceFunction(Function, Generic[T]):
 
 
 class AggregateFunction(Function, Generic[IN_contra, ACC, OUT_co]):
-    """Aggregates records into an accumulator of another type, and that into a result."""
+    """Aggregates records into an accumulator of another type, and that into a result.
+
+    Example:
+        class Mean(AggregateFunction):
+            def create_accumulator(self):
+                return 0, 0
+
+            def add(self, value, accumulator):
+                return accumulator[0] + value, accumulator[1] + 1
+
+            def get_result(self, accumulator):
+                return accumulator[0] / accumulator[1]
+
+            def merge(self, acc_a, acc_b):
+                return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+    """
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
@@ -163,7 +226,15 @@ class AggregateFunction(Function, Generic[IN_contra, ACC, OUT_co]):
 
 
 class KeySelector(Function, Generic[IN_contra, KEY_co]):
-    """Takes the key out of a record; must return the same key for the same record, always."""
+    """Takes the key out of a record; must return the same key for the same record, always.
+
+    Example:
+        class ByName(KeySelector):
+            def get_key(self, value):
+                return value[0]
+
+        stream.key_by(ByName(), Types.STRING())
+    """
 
     @abstractmethod
     def get_key(self, value: IN_contra) -> KEY_co:
@@ -171,7 +242,11 @@ class KeySelector(Function, Generic[IN_contra, KEY_co]):
 
 
 class NullByteKeySelector(KeySelector[Any, int]):
-    """Gives every record the same key, which brings a whole stream to one subtask."""
+    """Gives every record the same key, which brings a whole stream to one subtask.
+
+    Example:
+        stream.key_by(NullByteKeySelector(), Types.BYTE())
+    """
 
     def get_key(self, value: Any) -> int:
         """Return the one key."""
@@ -179,7 +254,15 @@ class NullByteKeySelector(KeySelector[Any, int]):
 
 
 class Partitioner(Function):
-    """Decides which subtask a record goes to."""
+    """Decides which subtask a record goes to.
+
+    Example:
+        class ByLength(Partitioner):
+            def partition(self, key, num_partitions):
+                return len(key) % num_partitions
+
+        stream.partition_custom(ByLength(), lambda record: record[0])
+    """
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int:
@@ -210,6 +293,15 @@ class ProcessFunction(Function, Generic[IN_contra, OUT_co]):
     """Any number of outputs per record, with timestamps and side outputs.
 
     Yield a value for the main output, `tag, value` with an `OutputTag` for a side output.
+
+    Example:
+        LATE = OutputTag("late", Types.STRING())
+
+        class Split(ProcessFunction):
+            def process_element(self, value, ctx):
+                yield value
+                if value[1] < 0:
+                    yield LATE, value[0]
     """
 
     class Context(_TimedContext):
@@ -221,7 +313,19 @@ class ProcessFunction(Function, Generic[IN_contra, OUT_co]):
 
 
 class KeyedProcessFunction(Function, Generic[KEY, IN_contra, OUT_co]):
-    """A process function on a keyed stream: adds keyed state and timers."""
+    """A process function on a keyed stream: adds keyed state and timers.
+
+    Example:
+        class Count(KeyedProcessFunction):
+            def open(self, runtime_context):
+                self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+            def process_element(self, value, ctx):
+                self.count.update((self.count.value() or 0) + 1)
+                yield ctx.get_current_key(), self.count.value()
+
+        keyed.process(Count()).uid("count")
+    """
 
     class Context(_KeyedContext):
         """Given to `process_element`."""
@@ -242,7 +346,16 @@ class KeyedProcessFunction(Function, Generic[KEY, IN_contra, OUT_co]):
 
 
 class CoProcessFunction(Function):
-    """A process function over two connected streams."""
+    """A process function over two connected streams.
+
+    Example:
+        class Both(CoProcessFunction):
+            def process_element1(self, value, ctx):
+                yield value
+
+            def process_element2(self, value, ctx):
+                yield value
+    """
 
     class Context(_TimedContext):
         """Given to both methods."""
@@ -257,7 +370,16 @@ class CoProcessFunction(Function):
 
 
 class KeyedCoProcessFunction(Function):
-    """A process function over two streams keyed alike: both share keyed state and timers."""
+    """A process function over two streams keyed alike: both share keyed state and timers.
+
+    Example:
+        class Both(KeyedCoProcessFunction):
+            def process_element1(self, value, ctx):
+                ctx.timer_service().register_event_time_timer(ctx.timestamp() + 1_000)
+
+            def process_element2(self, value, ctx):
+                yield ctx.get_current_key(), value
+    """
 
     class Context(_KeyedContext):
         """Given to both methods."""
@@ -286,6 +408,10 @@ class BaseBroadcastProcessFunction(Function):
 
     The broadcast side may write broadcast state, the other side may only read it: that is what
     keeps the copies in all subtasks equal.
+
+    Example:
+        def names_of(ctx: BaseBroadcastProcessFunction.ReadOnlyContext, rules):
+            return sorted(ctx.get_broadcast_state(rules))
     """
 
     class BaseContext(ABC):
@@ -323,7 +449,19 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
-    """Joins a stream that is not keyed with a broadcast stream."""
+    """Joins a stream that is not keyed with a broadcast stream.
+
+    Example:
+        RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+
+        class Allowed(BroadcastProcessFunction):
+            def process_broadcast_element(self, value, ctx):
+                ctx.get_broadcast_state(RULES).put(value[0], value[1])
+
+            def process_element(self, value, ctx):
+                if ctx.get_broadcast_state(RULES).contains(value[0]):
+                    yield value
+    """
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
         """Given to `process_broadcast_element`."""
@@ -341,7 +479,18 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
-    """Joins a keyed stream with a broadcast stream: adds keyed state and timers."""
+    """Joins a keyed stream with a broadcast stream: adds keyed state and timers.
+
+    Example:
+        RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+
+        class Limited(KeyedBroadcastProcessFunction):
+            def process_broadcast_element(self, value, ctx):
+                ctx.get_broadcast_state(RULES).put(value[0], value[1])
+
+            def process_element(self, value, ctx):
+                yield ctx.get_current_key(), ctx.get_broadcast_state(RULES).get("limit")
+    """
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
         """Given to `process_broadcast_element`."""
@@ -389,6 +538,18 @@ class SourceFunction(Function):
     reports; `close` is called when
     `run` has returned or failed. When `run` returns without having been cancelled, event time of
     this source is over: its watermark goes to the maximum.
+
+    Example:
+        class Ticks(SourceFunction):
+            running = True
+
+            def run(self, ctx):
+                for number in range(10):
+                    if self.running:
+                        ctx.collect(number)
+
+            def cancel(self):
+                self.running = False
     """
 
     class SourceContext(Protocol):
@@ -436,6 +597,13 @@ class SinkFunction(Function):
 
     Effects on the outside happen at least once. For exactly-once output use a two-phase sink, or
     keep unwritten records in state with `CheckpointedFunction`.
+
+    Example:
+        class Printed(SinkFunction):
+            def invoke(self, value, context):
+                print(value)
+
+        stream.add_sink(Printed())
     """
 
     class Context(ABC):

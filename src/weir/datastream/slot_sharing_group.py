@@ -19,7 +19,11 @@ log = logging.getLogger("weir.datastream")
 @total_ordering
 @dataclass(frozen=True, eq=True)
 class MemorySize:
-    """A number of bytes."""
+    """A number of bytes.
+
+    Example:
+        MemorySize.of_mebi_bytes(64)
+    """
 
     bytes_size: int
 
@@ -59,7 +63,11 @@ class MemorySize:
 
 @dataclass(frozen=True)
 class SlotSharingGroup:
-    """A named group of operators with resource wishes, which have no effect."""
+    """A named group of operators with resource wishes, which have no effect.
+
+    Example:
+        stream.map(lambda r: r).slot_sharing_group("heavy")
+    """
 
     name: str
     cpu_cores: float | None = None

@@ -36,7 +36,12 @@ _SAVEPOINT_DIR = "execution.checkpointing.savepoint-dir"
 
 
 class StateBackend:
-    """Base of the places where working state is kept."""
+    """Base of the places where working state is kept.
+
+    Example:
+        backend: StateBackend = HashMapStateBackend()
+        env.set_state_backend(backend)
+    """
 
     def to_configuration(self) -> dict[str, Any]:
         """Return the configuration that this object stands for."""
@@ -44,7 +49,11 @@ class StateBackend:
 
 
 class HashMapStateBackend(StateBackend):
-    """State as Python objects in memory: fastest, bounded by memory. The default."""
+    """State as Python objects in memory: fastest, bounded by memory. The default.
+
+    Example:
+        env.set_state_backend(HashMapStateBackend())
+    """
 
     def to_configuration(self) -> dict[str, Any]:
         """Return the configuration that this object stands for."""
@@ -56,7 +65,12 @@ class HashMapStateBackend(StateBackend):
 
 
 class PredefinedOptions(Enum):
-    """Sets of RocksDB options for kinds of disks."""
+    """Sets of RocksDB options for kinds of disks.
+
+    Example:
+        backend = EmbeddedRocksDBStateBackend()
+        backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
+    """
 
     DEFAULT = 0
     SPINNING_DISK_OPTIMIZED = 1
@@ -143,7 +157,11 @@ class _RocksDBOptions:
 
 
 class EmbeddedRocksDBStateBackend(_RocksDBOptions, StateBackend):
-    """State in a local RocksDB: larger than memory. Needs `weir-spark[rocksdb]` on all hosts."""
+    """State in a local RocksDB: larger than memory. Needs `weir-spark[rocksdb]` on all hosts.
+
+    Example:
+        env.set_state_backend(EmbeddedRocksDBStateBackend(True))
+    """
 
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
         """Choose RocksDB; None leaves incremental checkpoints to the configuration."""
@@ -159,7 +177,11 @@ class EmbeddedRocksDBStateBackend(_RocksDBOptions, StateBackend):
 
 
 class CustomStateBackend(StateBackend):
-    """A backend of the user's own, or any other, by its value of `state.backend.type`."""
+    """A backend of the user's own, or any other, by its value of `state.backend.type`.
+
+    Example:
+        env.set_state_backend(CustomStateBackend("hashmap"))
+    """
 
     def __init__(self, name: str) -> None:
         """Choose a backend by the path of its provider, its entry point or its name."""
@@ -193,7 +215,11 @@ def _warn(old: str, new: str) -> None:
 
 
 class MemoryStateBackend(StateBackend):
-    """State in memory, checkpoints in the driver's memory."""
+    """State in memory, checkpoints in the driver's memory.
+
+    Example:
+        env.set_state_backend(MemoryStateBackend())
+    """
 
     DEFAULT_MAX_STATE_SIZE: ClassVar[int] = JobManagerCheckpointStorage.DEFAULT_MAX_STATE_SIZE
 
@@ -239,7 +265,11 @@ class MemoryStateBackend(StateBackend):
 
 
 class FsStateBackend(StateBackend):
-    """State in memory, checkpoints in a directory."""
+    """State in memory, checkpoints in a directory.
+
+    Example:
+        env.set_state_backend(FsStateBackend("file:///checkpoints"))
+    """
 
     def __init__(
         self,
@@ -299,7 +329,11 @@ class FsStateBackend(StateBackend):
 
 
 class RocksDBStateBackend(_RocksDBOptions, StateBackend):
-    """State in a local RocksDB, checkpoints in a directory."""
+    """State in a local RocksDB, checkpoints in a directory.
+
+    Example:
+        env.set_state_backend(RocksDBStateBackend("file:///checkpoints"))
+    """
 
     def __init__(
         self,

@@ -53,6 +53,10 @@ class StreamExecutionEnvironment(ConfiguredProgram):
 
     An environment may execute several programs one after the other; each starts with the operators
     declared since the last `execute()`.
+
+    Example:
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.from_collection([1, 2, 3], Types.LONG()).map(lambda n: n * n, Types.LONG()).print()
     """
 
     def __init__(

@@ -6,7 +6,11 @@ from enum import Enum
 
 
 class TimeCharacteristic(Enum):
-    """Which time a program works with; timers of both kinds work under any of them."""
+    """Which time a program works with; timers of both kinds work under any of them.
+
+    Example:
+        env.set_stream_time_characteristic(TimeCharacteristic.EventTime)
+    """
 
     ProcessingTime = 0
     IngestionTime = 1

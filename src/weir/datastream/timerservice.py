@@ -12,6 +12,11 @@ class TimerService(ABC):
 
     Timers belong to the current key, are part of checkpoints, and fire once per key and
     timestamp however often they were registered. Times are milliseconds.
+
+    Example:
+        def process_element(self, value, ctx):
+            timers: TimerService = ctx.timer_service()
+            timers.register_event_time_timer(timers.current_watermark() + 60_000)
     """
 
     @abstractmethod

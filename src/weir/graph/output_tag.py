@@ -14,6 +14,10 @@ class OutputTag(Generic[T]):
     """Names a side output; a process function yields `tag, value` to emit to it.
 
     Two tags are equal when their ids are equal.
+
+    Example:
+        LATE = OutputTag("late", Types.STRING())
+        stream.map(lambda r: r).get_side_output(LATE).print()
     """
 
     __slots__ = ("tag_id", "type_info")

@@ -21,11 +21,22 @@ M = TypeVar("M", bound="Metric")
 
 
 class Metric:
-    """Base of everything that can be registered in a group."""
+    """Base of everything that can be registered in a group.
+
+    Example:
+        def named(metrics: dict[str, Metric]):
+            return sorted(metrics)
+    """
 
 
 class Counter(Metric):
-    """A number that goes up and down."""
+    """A number that goes up and down.
+
+    Example:
+        def open(self, runtime_context):
+            self.seen: Counter = runtime_context.get_metrics_group().counter("seen")
+            self.seen.inc()
+    """
 
     def __init__(self) -> None:
         self._count = 0
@@ -44,7 +55,13 @@ class Counter(Metric):
 
 
 class Meter(Metric):
-    """Events, shown as their number per second over the last `time_span_in_seconds`."""
+    """Events, shown as their number per second over the last `time_span_in_seconds`.
+
+    Example:
+        def open(self, runtime_context):
+            self.rate: Meter = runtime_context.get_metrics_group().meter("rate")
+            self.rate.mark_event()
+    """
 
     def __init__(self, time_span_in_seconds: int = 60) -> None:
         self.time_span_in_seconds = time_span_in_seconds
@@ -60,7 +77,13 @@ class Meter(Metric):
 
 
 class Distribution(Metric):
-    """Values, of which number, sum, smallest and largest are kept."""
+    """Values, of which number, sum, smallest and largest are kept.
+
+    Example:
+        def open(self, runtime_context):
+            self.sizes: Distribution = runtime_context.get_metrics_group().distribution("sizes")
+            self.sizes.update(3)
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -113,7 +136,13 @@ Registry = MutableMapping[tuple[str, ...], Registered]
 
 
 class MetricGroup:
-    """A named container of metrics and of further groups."""
+    """A named container of metrics and of further groups.
+
+    Example:
+        def open(self, runtime_context):
+            group: MetricGroup = runtime_context.get_metrics_group()
+            self.seen = group.add_group("shop", "north").counter("seen")
+    """
 
     def __init__(self, registry: Registry, scope: Scope | None = None) -> None:
         """Register metrics at a place; functions get their group from the runtime context."""

@@ -24,7 +24,12 @@ _AGGREGATE_METHODS = ("create_accumulator", "add", "get_result", "merge")
 
 
 class StateDescriptor:
-    """What every descriptor has: a name, types, and optional settings."""
+    """What every descriptor has: a name, types, and optional settings.
+
+    Example:
+        descriptor: StateDescriptor = ValueStateDescriptor("count", Types.LONG())
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.days(1)).build())
+    """
 
     kind: ClassVar[StateKind]
     key_type: Any = None
@@ -88,7 +93,11 @@ class StateDescriptor:
 
 
 class ValueStateDescriptor(StateDescriptor, Generic[T]):
-    """Declares one value per key."""
+    """Declares one value per key.
+
+    Example:
+        ValueStateDescriptor("count", Types.LONG()).get_name()
+    """
 
     kind = StateKind.VALUE
 
@@ -106,7 +115,11 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
 
 
 class ListStateDescriptor(StateDescriptor, Generic[T]):
-    """Declares a list per key, or a list of operator state."""
+    """Declares a list per key, or a list of operator state.
+
+    Example:
+        ListStateDescriptor("last", Types.LONG())
+    """
 
     kind = StateKind.LIST
 
@@ -129,7 +142,11 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
 
 
 class MapStateDescriptor(StateDescriptor, Generic[K, V]):
-    """Declares a map per key, or broadcast state."""
+    """Declares a map per key, or broadcast state.
+
+    Example:
+        MapStateDescriptor("pages", Types.STRING(), Types.LONG())
+    """
 
     kind = StateKind.MAP
 
@@ -160,7 +177,11 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
 
 
 class ReducingStateDescriptor(StateDescriptor, Generic[T]):
-    """Declares one value per key that a reduce function folds."""
+    """Declares one value per key that a reduce function folds.
+
+    Example:
+        ReducingStateDescriptor("total", lambda a, b: a + b, Types.LONG())
+    """
 
     kind = StateKind.REDUCING
 
@@ -197,7 +218,11 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """Declares one accumulator per key that an aggregate function folds."""
+    """Declares one accumulator per key that an aggregate function folds.
+
+    Example:
+        AggregatingStateDescriptor("mean", Mean(), Types.TUPLE([Types.LONG(), Types.LONG()]))
+    """
 
     kind = StateKind.AGGREGATING
 

@@ -35,12 +35,24 @@ __all__ = [
 
 
 class ReadOnlyBroadcastState(ReadableMap[K, V]):
-    """A look at broadcast state from the side that must not change it."""
+    """A look at broadcast state from the side that must not change it.
+
+    Example:
+        def process_element(self, value, ctx):
+            rules: ReadOnlyBroadcastState = ctx.get_broadcast_state(self.rules)
+            yield value, rules.get(value[0])
+    """
 
     __slots__ = ()
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V], WritableMap[K, V]):
-    """Broadcast state from the side that maintains it."""
+    """Broadcast state from the side that maintains it.
+
+    Example:
+        def process_broadcast_element(self, value, ctx):
+            rules: BroadcastState = ctx.get_broadcast_state(self.rules)
+            rules.put(value[0], value[1])
+    """
 
     __slots__ = ()

@@ -148,7 +148,13 @@ def refuse_ttl(descriptor: StateDescriptor) -> None:
 
 
 class OperatorStateStore:
-    """The operator state of one subtask of one operator."""
+    """The operator state of one subtask of one operator.
+
+    Example:
+        def initialize_state(self, context):
+            store: OperatorStateStore = context.get_operator_state_store()
+            self.waiting = store.get_list_state(ListStateDescriptor("waiting", Types.STRING()))
+    """
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}

@@ -9,6 +9,10 @@ class ManualClock:
     """A `weir.clock.Clock` for tests; wall-clock and monotonic time advance together.
 
     Setting the wall clock, also back, leaves monotonic time alone, as on a real machine.
+
+    Example:
+        clock = ManualClock()
+        clock.advance(1_000)
     """
 
     def __init__(self, now_ms: int = 0) -> None:

@@ -76,6 +76,10 @@ class HarnessOptions:
     local copies, as if they were on other hosts. In epochs whose barrier may overtake rows, slots
     handle `slice_rows` records at a time. With `mode` BATCH the job runs in batch mode, and so it
     does with AUTOMATIC if its sources are bounded.
+
+    Example:
+        collect(numbers.map(lambda n: n + 1))
+        JobHarness(env.build_graph(), 2, HarnessOptions())
     """
 
     storage: Storage = field(default_factory=MemoryStorage)
@@ -126,6 +130,11 @@ class JobHarness:
     """One job; `restart` gives the next one of the same program.
 
     A test sets `gone` when the driver is dead and hears nothing any more.
+
+    Example:
+        collect(numbers.map(lambda n: n * 2).uid("doubled"))
+        job = JobHarness(env.build_graph(), parallelism=2).start()
+        job.run()
     """
 
     def __init__(

@@ -39,7 +39,12 @@ WINDOWS_PER_RECORD_MAX = 10_000_000
 
 
 class WindowAssigner(ABC, Generic[T, W]):
-    """Assigns windows to records."""
+    """Assigns windows to records.
+
+    Example:
+        assigner: WindowAssigner = TumblingEventTimeWindows.of(Time.minutes(5))
+        keyed.window(assigner).sum(1)
+    """
 
     class WindowAssignerContext(Protocol):
         """What an assigner can ask for."""
@@ -73,7 +78,14 @@ WindowAssignerContext = WindowAssigner.WindowAssignerContext
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """Assigns windows that may grow together."""
+    """Assigns windows that may grow together.
+
+    Example:
+        def merges(assigner: WindowAssigner):
+            return isinstance(assigner, MergingWindowAssigner)
+
+        merges(EventTimeSessionWindows.with_gap(Time.minutes(10)))
+    """
 
     class MergeCallback(Protocol):
         """Learns which windows are one window now."""
@@ -171,7 +183,11 @@ class _Tumbling(AlignedWindows):
 
 
 class TumblingEventTimeWindows(_Tumbling):
-    """Windows of one size, one after the other, by event time."""
+    """Windows of one size, one after the other, by event time.
+
+    Example:
+        keyed.window(TumblingEventTimeWindows.of(Time.minutes(5))).sum(1)
+    """
 
     @staticmethod
     def of(
@@ -183,7 +199,11 @@ class TumblingEventTimeWindows(_Tumbling):
 
 
 class TumblingProcessingTimeWindows(_Tumbling):
-    """Windows of one size, one after the other, by processing time."""
+    """Windows of one size, one after the other, by processing time.
+
+    Example:
+        keyed.window(TumblingProcessingTimeWindows.of(Time.minutes(5))).sum(1)
+    """
 
     event_time = False
 
@@ -278,7 +298,11 @@ class _Sliding(AlignedWindows):
 
 
 class SlidingEventTimeWindows(_Sliding):
-    """Windows of one size that begin every slide, by event time."""
+    """Windows of one size that begin every slide, by event time.
+
+    Example:
+        keyed.window(SlidingEventTimeWindows.of(Time.minutes(10), Time.minutes(5))).sum(1)
+    """
 
     @staticmethod
     def of(size: Any, slide: Any, offset: Any = None) -> SlidingEventTimeWindows:
@@ -288,7 +312,11 @@ class SlidingEventTimeWindows(_Sliding):
 
 
 class SlidingProcessingTimeWindows(_Sliding):
-    """Windows of one size that begin every slide, by processing time."""
+    """Windows of one size that begin every slide, by processing time.
+
+    Example:
+        keyed.window(SlidingProcessingTimeWindows.of(Time.minutes(10), Time.minutes(5))).sum(1)
+    """
 
     event_time = False
 
@@ -300,7 +328,13 @@ class SlidingProcessingTimeWindows(_Sliding):
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Says of a record how long its session lasts beyond it."""
+    """Says of a record how long its session lasts beyond it.
+
+    Example:
+        class BySize(SessionWindowTimeGapExtractor):
+            def extract(self, element):
+                return 1_000 * element[1]
+    """
 
     @abstractmethod
     def extract(self, element: Any) -> int:
@@ -373,7 +407,11 @@ class _DynamicGap(SessionWindows):
 
 
 class EventTimeSessionWindows(_FixedGap):
-    """Sessions by event time: they end when no record came for a gap."""
+    """Sessions by event time: they end when no record came for a gap.
+
+    Example:
+        keyed.window(EventTimeSessionWindows.with_gap(Time.minutes(10))).sum(1)
+    """
 
     @staticmethod
     def with_gap(size: Any) -> EventTimeSessionWindows:
@@ -387,7 +425,11 @@ class EventTimeSessionWindows(_FixedGap):
 
 
 class ProcessingTimeSessionWindows(_FixedGap):
-    """Sessions by processing time: they end when no record came for a gap."""
+    """Sessions by processing time: they end when no record came for a gap.
+
+    Example:
+        keyed.window(ProcessingTimeSessionWindows.with_gap(Time.minutes(10))).sum(1)
+    """
 
     event_time = False
 
@@ -405,7 +447,15 @@ class ProcessingTimeSessionWindows(_FixedGap):
 
 
 class DynamicEventTimeSessionWindows(_DynamicGap):
-    """Sessions by event time whose gap every record says."""
+    """Sessions by event time whose gap every record says.
+
+    Example:
+        class BySize(SessionWindowTimeGapExtractor):
+            def extract(self, element):
+                return 1_000 * element[1]
+
+        keyed.window(EventTimeSessionWindows.with_dynamic_gap(BySize())).sum(1)
+    """
 
     @staticmethod
     def with_dynamic_gap(extractor: Any) -> DynamicEventTimeSessionWindows:
@@ -414,7 +464,15 @@ class DynamicEventTimeSessionWindows(_DynamicGap):
 
 
 class DynamicProcessingTimeSessionWindows(_DynamicGap):
-    """Sessions by processing time whose gap every record says."""
+    """Sessions by processing time whose gap every record says.
+
+    Example:
+        class BySize(SessionWindowTimeGapExtractor):
+            def extract(self, element):
+                return 1_000 * element[1]
+
+        keyed.window(ProcessingTimeSessionWindows.with_dynamic_gap(BySize())).sum(1)
+    """
 
     event_time = False
 
@@ -427,7 +485,11 @@ class DynamicProcessingTimeSessionWindows(_DynamicGap):
 
 
 class GlobalWindows(WindowAssigner[Any, Any]):
-    """One window for all records of a key; it fires only with a trigger that the program sets."""
+    """One window for all records of a key; it fires only with a trigger that the program sets.
+
+    Example:
+        keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(100)).sum(1)
+    """
 
     def __init__(self, default_trigger: Trigger[Any, Any] | None = None) -> None:
         """Make the assigner with a default trigger; without one it never fires."""

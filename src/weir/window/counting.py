@@ -51,7 +51,11 @@ class _Count(WindowAssigner[Any, Any]):
 
 
 class CountTumblingWindowAssigner(_Count):
-    """Windows of so many records, one after the other."""
+    """Windows of so many records, one after the other.
+
+    Example:
+        keyed.window(CountTumblingWindowAssigner.of(10)).sum(1)
+    """
 
     def __init__(self, window_size: int) -> None:
         """Make windows of so many records."""
@@ -68,7 +72,11 @@ class CountTumblingWindowAssigner(_Count):
 
 
 class CountSlidingWindowAssigner(_Count):
-    """Windows of so many records; one begins every slide records."""
+    """Windows of so many records; one begins every slide records.
+
+    Example:
+        keyed.window(CountSlidingWindowAssigner.of(10, 5)).sum(1)
+    """
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:

@@ -17,14 +17,23 @@ from weir.window.triggers import positive
 
 
 class TimestampedValue(NamedTuple):
-    """A record of a window with its timestamp, None when it has none."""
+    """A record of a window with its timestamp, None when it has none.
+
+    Example:
+        TimestampedValue(("a", 1), 1_000)
+    """
 
     value: Any
     timestamp: int | None
 
 
 class Evictor(ABC):
-    """Removes records of a window before and after its function is called."""
+    """Removes records of a window before and after its function is called.
+
+    Example:
+        evictor: Evictor = CountEvictor.of(3)
+        keyed.window(GlobalWindows.create()).evictor(evictor)
+    """
 
     class EvictorContext(Protocol):
         """What an evictor can ask for."""
@@ -79,7 +88,11 @@ class _OneSided(Evictor):
 
 
 class CountEvictor(_OneSided):
-    """Keeps the last so many records."""
+    """Keeps the last so many records.
+
+    Example:
+        keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(1)).evictor(CountEvictor.of(3))
+    """
 
     def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
         """Keep at most so many."""
@@ -100,7 +113,11 @@ class CountEvictor(_OneSided):
 
 
 class TimeEvictor(_OneSided):
-    """Keeps the records of the last milliseconds before the newest timestamp."""
+    """Keeps the records of the last milliseconds before the newest timestamp.
+
+    Example:
+        keyed.window(GlobalWindows.create()).evictor(TimeEvictor.of(Time.minutes(1)))
+    """
 
     def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
         """Keep what is less than so many milliseconds older than the newest record."""
@@ -126,7 +143,12 @@ class TimeEvictor(_OneSided):
 
 
 class DeltaEvictor(_OneSided):
-    """Keeps the records that are closer than a threshold to the last one."""
+    """Keeps the records that are closer than a threshold to the last one.
+
+    Example:
+        near = DeltaEvictor.of(5.0, lambda old, new: new[1] - old[1])
+        keyed.window(GlobalWindows.create()).evictor(near)
+    """
 
     def __init__(
         self,

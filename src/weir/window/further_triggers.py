@@ -24,7 +24,11 @@ _CONTINUE, _FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 
 
 class EndOfStreamTrigger(QuietTrigger):
-    """Fires once, when the bounded input is over."""
+    """Fires once, when the bounded input is over.
+
+    Example:
+        keyed.window(GlobalWindows.create()).trigger(EndOfStreamTrigger()).sum(1)
+    """
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
@@ -43,7 +47,12 @@ class EndOfStreamTrigger(QuietTrigger):
 
 
 class DeltaTrigger(QuietTrigger):
-    """Fires for a record that is further than a threshold from the one that fired last."""
+    """Fires for a record that is further than a threshold from the one that fired last.
+
+    Example:
+        far = DeltaTrigger.of(10.0, lambda old, new: abs(new[1] - old[1]))
+        keyed.window(GlobalWindows.create()).trigger(far).sum(1)
+    """
 
     def __init__(
         self, threshold: float, delta_function: Callable[[Any, Any], float], type_info: Any = None
@@ -88,6 +97,10 @@ class ProcessingTimeoutTrigger(Trigger[Any, Any]):
 
     With `reset_timer_on_new_record` the time counts from the last record. With
     `should_clear_on_timeout` a timeout clears the other trigger too.
+
+    Example:
+        soon = ProcessingTimeoutTrigger(CountTrigger.of(100), 5_000)
+        keyed.window(GlobalWindows.create()).trigger(soon).sum(1)
     """
 
     def __init__(

@@ -27,7 +27,11 @@ else:
 
 
 class TriggerResult(enum.Enum):
-    """What happens to a window: whether its function is called, whether its contents go."""
+    """What happens to a window: whether its function is called, whether its contents go.
+
+    Example:
+        TriggerResult.FIRE_AND_PURGE.is_fire(), TriggerResult.FIRE_AND_PURGE.is_purge()
+    """
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -47,7 +51,25 @@ _CONTINUE, _FIRE = TriggerResult.CONTINUE, TriggerResult.FIRE
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Decides when a window fires."""
+    """Decides when a window fires.
+
+    Example:
+        class EveryRecord(Trigger):
+            def on_element(self, element, timestamp, window, ctx):
+                return TriggerResult.FIRE
+
+            def on_processing_time(self, time, window, ctx):
+                return TriggerResult.CONTINUE
+
+            def on_event_time(self, time, window, ctx):
+                return TriggerResult.CONTINUE
+
+            def on_merge(self, window, ctx):
+                pass
+
+            def clear(self, window, ctx):
+                pass
+    """
 
     class TriggerContext(Protocol):
         """Time, timers and state of one key and window."""
@@ -142,7 +164,11 @@ class QuietTrigger(Trigger[Any, Any]):
 
 
 class EventTimeTrigger(QuietTrigger):
-    """Fires when the watermark passes the end of the window; then once for every late record."""
+    """Fires when the watermark passes the end of the window; then once for every late record.
+
+    Example:
+        keyed.window(TumblingEventTimeWindows.of(Time.hours(1))).trigger(EventTimeTrigger()).sum(1)
+    """
 
     @staticmethod
     def create() -> EventTimeTrigger:
@@ -183,7 +209,12 @@ class EventTimeTrigger(QuietTrigger):
 
 
 class ProcessingTimeTrigger(QuietTrigger):
-    """Fires when processing time passes the end of the window."""
+    """Fires when processing time passes the end of the window.
+
+    Example:
+        windows = keyed.window(TumblingProcessingTimeWindows.of(Time.minutes(1)))
+        windows.trigger(ProcessingTimeTrigger()).sum(1)
+    """
 
     @staticmethod
     def create() -> ProcessingTimeTrigger:
@@ -229,7 +260,11 @@ def _least(first: int, second: int) -> int:
 
 
 class CountTrigger(QuietTrigger):
-    """Fires when a window has got so many records since it last fired."""
+    """Fires when a window has got so many records since it last fired.
+
+    Example:
+        keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(100)).sum(1)
+    """
 
     def __init__(self, window_size: int) -> None:
         """Fire at every so many records."""
@@ -329,7 +364,12 @@ class _Continuous(QuietTrigger):
 
 
 class ContinuousEventTimeTrigger(_Continuous):
-    """Fires whenever the watermark passes a multiple of an interval, and at the window's end."""
+    """Fires whenever the watermark passes a multiple of an interval, and at the window's end.
+
+    Example:
+        hourly = keyed.window(TumblingEventTimeWindows.of(Time.hours(1)))
+        hourly.trigger(ContinuousEventTimeTrigger.of(Time.minutes(5))).sum(1)
+    """
 
     @staticmethod
     def of(interval: Any) -> ContinuousEventTimeTrigger:
@@ -359,7 +399,12 @@ class ContinuousEventTimeTrigger(_Continuous):
 
 
 class ContinuousProcessingTimeTrigger(_Continuous):
-    """Fires whenever processing time passes a multiple of an interval."""
+    """Fires whenever processing time passes a multiple of an interval.
+
+    Example:
+        hourly = keyed.window(TumblingEventTimeWindows.of(Time.hours(1)))
+        hourly.trigger(ContinuousProcessingTimeTrigger.of(Time.minutes(5))).sum(1)
+    """
 
     @staticmethod
     def of(interval: Any) -> ContinuousProcessingTimeTrigger:
@@ -385,7 +430,11 @@ class ContinuousProcessingTimeTrigger(_Continuous):
 
 
 class PurgingTrigger(Trigger[Any, Any]):
-    """Does what another trigger does, and removes the contents whenever that one fires."""
+    """Does what another trigger does, and removes the contents whenever that one fires.
+
+    Example:
+        keyed.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(100))).sum(1)
+    """
 
     def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
         """Wrap a trigger."""
@@ -432,7 +481,11 @@ def _purging(result: TriggerResult) -> TriggerResult:
 
 
 class NeverTrigger(QuietTrigger):
-    """Never fires."""
+    """Never fires.
+
+    Example:
+        keyed.window(GlobalWindows.create()).trigger(NeverTrigger())
+    """
 
     def can_merge(self) -> bool:
         """Return True: there is nothing to merge."""

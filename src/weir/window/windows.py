@@ -20,7 +20,12 @@ MAX_TIMESTAMP = (1 << 63) - 1
 
 
 class Window(ABC):
-    """A group of records of one key; compared by value and hashable."""
+    """A group of records of one key; compared by value and hashable.
+
+    Example:
+        window: Window = TimeWindow(0, 5_000)
+        window.max_timestamp()
+    """
 
     @abstractmethod
     def max_timestamp(self) -> int:
@@ -29,7 +34,11 @@ class Window(ABC):
 
 @total_ordering
 class TimeWindow(Window):
-    """The times from `start` up to, not including, `end`."""
+    """The times from `start` up to, not including, `end`.
+
+    Example:
+        TimeWindow(0, 5_000).max_timestamp()
+    """
 
     __slots__ = ("end", "start")
 
@@ -97,7 +106,11 @@ class TimeWindow(Window):
 
 
 class CountWindow(Window):
-    """The window of a number among the count windows of a key."""
+    """The window of a number among the count windows of a key.
+
+    Example:
+        CountWindow(7).id
+    """
 
     __slots__ = ("id",)
 
@@ -123,7 +136,11 @@ class CountWindow(Window):
 
 
 class GlobalWindow(Window):
-    """The one window of all records of a key."""
+    """The one window of all records of a key.
+
+    Example:
+        GlobalWindow().max_timestamp()
+    """
 
     __slots__ = ()
 
@@ -170,7 +187,11 @@ def time_window(start: int, end: int) -> TimeWindow:
 
 
 class TimeWindowSerializer(TypeSerializer[TimeWindow]):
-    """Two big-endian longs."""
+    """Two big-endian longs.
+
+    Example:
+        TimeWindowSerializer()
+    """
 
     def serialize(self, element: TimeWindow, stream: BinaryIO) -> None:
         """Write a window."""
@@ -182,7 +203,11 @@ class TimeWindowSerializer(TypeSerializer[TimeWindow]):
 
 
 class CountWindowSerializer(TypeSerializer[CountWindow]):
-    """One big-endian long."""
+    """One big-endian long.
+
+    Example:
+        CountWindowSerializer()
+    """
 
     def serialize(self, element: CountWindow, stream: BinaryIO) -> None:
         """Write a window."""
@@ -194,7 +219,11 @@ class CountWindowSerializer(TypeSerializer[CountWindow]):
 
 
 class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
-    """One byte."""
+    """One byte.
+
+    Example:
+        GlobalWindowSerializer()
+    """
 
     def serialize(self, element: GlobalWindow, stream: BinaryIO) -> None:
         """Write a window."""

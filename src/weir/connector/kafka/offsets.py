@@ -11,14 +11,23 @@ from weir.errors import UsageError
 
 
 class KafkaTopicPartition(NamedTuple):
-    """One partition of a topic."""
+    """One partition of a topic.
+
+    Example:
+        KafkaTopicPartition("clicks", 0)
+    """
 
     topic: str
     partition: int
 
 
 class KafkaOffsetResetStrategy(enum.Enum):
-    """Where to begin in a partition that has no offset."""
+    """Where to begin in a partition that has no offset.
+
+    Example:
+        earliest = KafkaOffsetResetStrategy.EARLIEST
+        KafkaOffsetsInitializer.committed_offsets(earliest)
+    """
 
     LATEST = 0
     EARLIEST = 1
@@ -46,7 +55,11 @@ Offsets = dict[KafkaTopicPartition, int]
 
 @dataclass(frozen=True)
 class KafkaOffsetsInitializer:
-    """Says where to begin, or where to stop; made by its static methods."""
+    """Says where to begin, or where to stop; made by its static methods.
+
+    Example:
+        KafkaOffsetsInitializer.earliest()
+    """
 
     kind: str
     timestamp_ms: int | None = None

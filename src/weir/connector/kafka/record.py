@@ -27,6 +27,11 @@ class KafkaRecordDeserializationSchema:
     The row has the fields `topic`, `partition`, `offset`, `timestamp` (milliseconds, or None),
     `key`, `value` (bytes, or None) and `headers`, a list of pairs of name and bytes. Subclasses
     override `deserialize` and `get_produced_type`; None as a result leaves a record out.
+
+    Example:
+        class Keyed(KafkaRecordDeserializationSchema):
+            def deserialize(self, record):
+                return record.key, record.value
     """
 
     def deserialize(self, record: Any) -> Any:

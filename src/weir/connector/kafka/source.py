@@ -43,6 +43,10 @@ class KafkaSource(Source):
 
     Attributes:
         properties: of the client (the Java client's names, or librdkafka's) and of the source.
+
+    Example:
+        source = KafkaSource.builder().set_bootstrap_servers("host:9092").set_topics("clicks")
+        source.set_value_only_deserializer(SimpleStringSchema()).build()
     """
 
     wanted: Subscription
@@ -129,7 +133,12 @@ class KafkaSource(Source):
 
 
 class KafkaSourceBuilder:
-    """PyFlink's builder; every method returns the builder."""
+    """PyFlink's builder; every method returns the builder.
+
+    Example:
+        builder = KafkaSource.builder().set_bootstrap_servers("host:9092")
+        builder.set_topic_pattern("click.*").set_group_id("weir")
+    """
 
     def __init__(self) -> None:
         """Begin with nothing set: read from the earliest offset, without an end."""

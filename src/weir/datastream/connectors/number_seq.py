@@ -6,4 +6,8 @@ __all__ = ["NumberSequenceSource"]
 
 
 class NumberSequenceSource(SequenceSource):
-    """The whole numbers from `start` to `end`, both included."""
+    """The whole numbers from `start` to `end`, both included.
+
+    Example:
+        env.from_source(NumberSequenceSource(1, 9), WatermarkStrategy.no_watermarks(), "numbers")
+    """

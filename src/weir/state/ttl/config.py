@@ -166,6 +166,10 @@ class StateTtlConfig:
 
     Raises:
         UsageError: the time to live is not positive.
+
+    Example:
+        ttl = StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
+        ValueStateDescriptor("seen", Types.BOOLEAN()).enable_time_to_live(ttl)
     """
 
     update_type: terms.UpdateType

@@ -32,6 +32,7 @@ def overrides(
     restore_from: str | None = None,
     allow_non_restored: bool = False,
     claim_mode: str | None = None,
+    **python: str | None,
 ) -> dict[str, str]:
     """Return the settings of the command line, checked; short options win over `-D`.
 
@@ -47,5 +48,8 @@ def overrides(
         values[checkpointing.IGNORE_UNCLAIMED_STATE.key] = "true"
     if claim_mode is not None:
         values[checkpointing.CLAIM_MODE.key] = claim_mode.upper()
+    for name, value in python.items():
+        if value is not None:
+            values[f"python.{name.removeprefix('python_')}"] = value
     Settings([values]).validate()
     return values

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import click
 
 from weir.cli.client import RestClient, UnreachableError, jobmanager_url
+from weir.cli.flink_options import job_options
 from weir.config import ambient
 from weir.config.effective import Settings
 from weir.errors import UsageError, WeirError
@@ -124,7 +125,7 @@ def jobmanager_options(command: _F) -> _F:
             token = token or announced_token(url)
         return command(*args, where=Where(url, token, _tls(url)), **kwargs)
 
-    return wrapper  # type: ignore[return-value]
+    return job_options(wrapper)  # type: ignore[return-value]
 
 
 def announced_token(url: str) -> str:

@@ -34,13 +34,17 @@ format_option: _Decorator = click.option(
     help="Canonical can be restored by every backend, native is written faster.",
 )
 parallelism_option: _Decorator = click.option(
-    "-p", "--parallelism", type=click.IntRange(min=1), help="Parallelism of the operators."
+    "-p",
+    "-parallelism",
+    "--parallelism",
+    type=click.IntRange(min=1),
+    help="Parallelism of the operators.",
 )
 settings_option: _Decorator = click.option(
     "-D", "definitions", metavar="KEY=VALUE", multiple=True, help="A setting."
 )
 python_option: _Decorator = click.option(
-    "-py", "--python", "file", metavar="FILE", help="The program, instead of JOB."
+    "-py", "-python", "--python", "file", metavar="FILE", help="The program, instead of JOB."
 )
 program_words: _Decorator = click.argument(
     "words",
@@ -50,6 +54,18 @@ program_words: _Decorator = click.argument(
     shell_complete=complete_program,
 )
 job_argument: _Decorator = click.argument("job", shell_complete=complete_job)
+
+
+def dependency_options(command: Any) -> Any:
+    """Give a command what a program needs of Python: files, packages, archives, an executable."""
+    for spellings, name, what in (
+        (("-pyfs", "--pyFiles"), "python_files", "Python files, packages or zips to ship."),
+        (("-pyreq", "--pyRequirements"), "python_requirements", "A requirements file."),
+        (("-pyarch", "--pyArchives"), "python_archives", "Archives to ship."),
+        (("-pyexec", "--pyExecutable"), "python_executable", "The Python of the workers."),
+    ):
+        command = click.option(*spellings, name, metavar="PATH", help=what)(command)
+    return command
 
 
 def absolute(directory: str | None) -> str | None:

@@ -9,7 +9,9 @@ import click
 from weir.cli.configuration import overrides
 from weir.cli.detached import say_started, start_detached
 from weir.cli.errors import HELP_OPTIONS
+from weir.cli.flink_options import program_options
 from weir.cli.options import (
+    dependency_options,
     json_option,
     parallelism_option,
     program_words,
@@ -26,21 +28,24 @@ _CLAIM_MODES = click.Choice(["claim", "no_claim", "legacy"], case_sensitive=Fals
 @parallelism_option
 @click.option(
     "-s",
+    "-fromSavepoint",
     "--fromSavepoint",
     "restore_from",
     metavar="PATH",
     help="Savepoint or retained checkpoint to start from.",
 )
 @click.option(
-    "-n",
-    "--allowNonRestoredState",
+    *("-n", "--n", "-allowNonRestoredState", "--allowNonRestoredState"),
     "allow_non_restored",
     is_flag=True,
     help="Start although state in PATH has no operator in the program.",
 )
-@click.option("-cm", "--claimMode", "claim_mode", type=_CLAIM_MODES, help="Who owns PATH then.")
+@click.option(
+    "-cm", "-claimMode", "--claimMode", "claim_mode", type=_CLAIM_MODES, help="Who owns PATH then."
+)
 @click.option(
     "-rm",
+    "-restoreMode",
     "--restoreMode",
     "restore_mode",
     type=_CLAIM_MODES,
@@ -50,9 +55,15 @@ _CLAIM_MODES = click.Choice(["claim", "no_claim", "legacy"], case_sensitive=Fals
 @settings_option
 @python_option
 @click.option(
-    "-d", "--detached", is_flag=True, help="Return when the job has started, and let it run."
+    "-d",
+    "-detached",
+    "--detached",
+    is_flag=True,
+    help="Return when the job has started, and let it run.",
 )
 @json_option
+@dependency_options
+@program_options
 @program_words
 def run(
     words: tuple[str, ...],

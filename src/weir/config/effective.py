@@ -127,7 +127,7 @@ class Settings:
         unknown = [
             UnknownKey(key, _nearest(key), self._where(key))
             for key in sorted(self.to_dict())
-            if key not in KNOWN_KEYS and not key.startswith(_MAP_PREFIXES)
+            if not is_known(key)
         ]
         return [found for found in unknown if found.is_ours or found.is_near]
 
@@ -178,6 +178,11 @@ class Settings:
             msg = f"checkpoints go to a filesystem, but no directory is set: set {key!r}"
             raise UsageError(msg)
         return str(chosen)
+
+
+def is_known(key: str) -> bool:
+    """Tell whether a key is an option of Weir, by any of its spellings, or an entry of one."""
+    return key in KNOWN_KEYS or key.startswith(_MAP_PREFIXES)
 
 
 def _shown(key: str, value: Any, option: ConfigOption | None) -> str:

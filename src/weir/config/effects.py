@@ -1,4 +1,4 @@
-"""Options that are known and checked, but change nothing, each with the reason.
+"""Settings that change nothing, each with the reason: known options, and Flink's further keys.
 
 A configuration written for Flink is accepted as it is. Who sets one of these to something else
 than its default is told once, and the reference lists them apart. An option that comes into use
@@ -10,13 +10,12 @@ from __future__ import annotations
 from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
-from weir.config.effective import Settings
+from weir.config.effective import Settings, is_known
 from weir.config.option import ConfigOption
 from weir.config.options import OPTION_BY_KEY
 
 _EPOCHS = "records move once an epoch"
 _JVM = "there are no Java objects to serialise"
-_SPARK = "Spark's own settings decide"
 _DATA_FILE = "a slot writes one data file for all its states"
 _ROCKSDB = "RocksDB's binding or Weir's way of restoring has no place for it"
 _CHANGELOG = "the changelog is part of the checkpoint's files"
@@ -28,9 +27,9 @@ _REASONS: tuple[tuple[ConfigOption, str], ...] = (
     (e.OBJECT_REUSE, "records are handed on without a copy wherever that is safe"),
     (e.GENERIC_TYPES, "Python objects without a declared type are always accepted"),
     (e.OPERATOR_CHAINING, "operators between two exchanges always run in one call"),
-    (e.PIPELINE_JARS, _SPARK),
-    (e.PIPELINE_CLASSPATHS, _SPARK),
-    (e.CACHED_FILES, _SPARK),
+    (e.PIPELINE_JARS, "for jars of Spark's sources set spark.jars before Spark starts"),
+    (e.PIPELINE_CLASSPATHS, "set spark.driver.extraClassPath and spark.executor.extraClassPath"),
+    (e.CACHED_FILES, "only functions of Java can ask for them; set spark.files for Spark's"),
     (e.CLOSURE_CLEANER, _JVM),
     (e.FORCE_KRYO, _JVM),
     (e.FORCE_AVRO, _JVM),
@@ -38,10 +37,7 @@ _REASONS: tuple[tuple[ConfigOption, str], ...] = (
     (e.BUFFER_TIMEOUT_ENABLED, _EPOCHS),
     (e.ATTACHED, "execute() waits, execute_async() does not"),
     (e.TARGET, "Spark's master decides"),
-    (e.PYTHON_REQUIREMENTS, _SPARK),
-    (e.PYTHON_ARCHIVES, _SPARK),
-    (e.PYTHON_PATH, _SPARK),
-    (e.PYTHON_EXECUTABLE, _SPARK),
+    (e.PYTHON_PATH, "set PYTHONPATH by spark.executorEnv.PYTHONPATH, or use python.files"),
     (e.PYTHON_CLIENT_EXECUTABLE, "the running interpreter is used"),
     (e.PYTHON_BUNDLE_SIZE, "an epoch is the bundle"),
     (e.PYTHON_BUNDLE_TIME, "an epoch is the bundle"),
@@ -80,6 +76,50 @@ _REASONS: tuple[tuple[ConfigOption, str], ...] = (
     (b.CHANGELOG_PERSIST_SIZE, _CHANGELOG),
     (b.CHANGELOG_UPLOAD_TIMEOUT, _CHANGELOG),
 )
+# Namespaces of Flink of which Weir reads single keys or none.
+_PROCESSES = "Spark's driver and executors take the place of Flink's processes"
+_CLUSTER = "Spark's cluster manager starts the processes"
+_NAMESPACES: dict[str, str] = {
+    "akka.": "processes talk over Arrow Flight and Spark, where no frame is too large",
+    "pekko.": "processes talk over Arrow Flight and Spark, where no frame is too large",
+    "table.": "there is no Table API; state of a program expires by StateTtlConfig",
+    "sql-client.": "there is no Table API",
+    "sql-gateway.": "there is no Table API",
+    "queryable-state.": "there is no server for queries of running jobs",
+    "taskmanager.": _PROCESSES,
+    "jobmanager.": _PROCESSES,
+    "task.": "an attempt ends with its slots",
+    "slotmanager.": _CLUSTER,
+    "slot.": _CLUSTER,
+    "resourcemanager.": _CLUSTER,
+    "cluster.": _CLUSTER,
+    "yarn.": _CLUSTER,
+    "kubernetes.": _CLUSTER,
+    "mesos.": _CLUSTER,
+    "containerized.": _CLUSTER,
+    "external-resource.": _CLUSTER,
+    "process.": _CLUSTER,
+    "jobstore.": _PROCESSES,
+    "job-result-store.": _PROCESSES,
+    "high-availability": "a job is found again by its checkpoints: start it with the newest one",
+    "zookeeper.": "nothing here uses ZooKeeper",
+    "recovery.": "a job is found again by its checkpoints: start it with the newest one",
+    "blob.": "Spark ships what a program needs",
+    "classloader.": _JVM,
+    "env.": "Spark's settings start its processes",
+    "fs.": "storages are set by s3.* and weir.storage.*",
+    "heartbeat.": "weir.slot.heartbeat and weir.slot.lease decide",
+    "historyserver.": "there is no history server; Spark has one",
+    "web.": "REST has the keys rest.*",
+    "metrics.": "metrics are on the REST page /metrics, in Prometheus' form",
+    "io.": _PROCESSES,
+    "client.": "commands wait as their own options say",
+    "python.": "functions run in Spark's workers and in slots",
+    "security.": "only security.ssl.* is read here; Kerberos is Spark's",
+    "state-change-log.": _CHANGELOG,
+    "dstl.": _CHANGELOG,
+    "ververica.": "it belongs to Ververica's platform",
+}
 WITHOUT_EFFECT: dict[str, str] = {option.key: reason for option, reason in _REASONS}
 
 
@@ -90,4 +130,16 @@ def without_effect(settings: Settings) -> list[str]:
         option = OPTION_BY_KEY[key]
         if settings.is_set(option) and settings.get(option) != option.default:
             found.append(f"{key} ({WITHOUT_EFFECT[key]})")
+    reported = {unknown.key for unknown in settings.unknown_keys()}
+    for key in sorted(settings.to_dict()):
+        reason = reason_of(key)
+        if reason is not None and key not in reported:
+            found.append(f"{key} ({reason})")
     return found
+
+
+def reason_of(key: str) -> str | None:
+    """Return why a key of Flink that Weir does not know changes nothing, None for other keys."""
+    if is_known(key):
+        return None
+    return next((why for prefix, why in _NAMESPACES.items() if key.startswith(prefix)), None)

@@ -1,5 +1,8 @@
 """The configuration file `weir-conf.yaml`: where it is, and what it says on which line.
 
+Where there is none, Flink's own files are read, `config.yaml` or the older `flink-conf.yaml`, and a
+note says so.
+
 All values are text, as the options read them: YAML's own idea of a number or of a truth (`off`)
 never gets between the file and an option. Messages name the line and never quote it, because a
 line may hold a secret.
@@ -24,6 +27,8 @@ from weir.config.options import OPTION_BY_KEY
 from weir.errors import UsageError
 
 FILE_NAME = "weir-conf.yaml"
+FLINK_FILE = "config.yaml"
+OLDER_FLINK_FILE = "flink-conf.yaml"
 SYSTEM_DIRECTORY = Path("/etc/weir")
 SIZE_MAX: Final = 128 * 1024
 DEPTH_MAX: Final = 32
@@ -59,11 +64,36 @@ def configuration_file() -> Path | None:
         path = folder / FILE_NAME
         if path.is_file():
             return path
+    found = _file_of_flink()
     chosen = os.environ.get("WEIR_CONF_DIR")
-    if chosen:
+    if chosen and found is None:
         msg = f"WEIR_CONF_DIR is {chosen!r}, but there is no file {FILE_NAME!r} in it"
         raise UsageError(msg)
+    return found
+
+
+def _file_of_flink() -> Path | None:
+    """Return Flink's configuration file, in the same directories or in FLINK_CONF_DIR."""
+    folders = search_path()
+    if os.environ.get("FLINK_CONF_DIR") and not os.environ.get("WEIR_CONF_DIR"):
+        folders = [Path(os.environ["FLINK_CONF_DIR"]), *folders]
+    for folder in folders:
+        if (folder / FLINK_FILE).is_file() and (folder != Path() or _speaks_flink(FLINK_FILE)):
+            return folder / FLINK_FILE
+        if (folder / OLDER_FLINK_FILE).is_file():
+            return folder / OLDER_FLINK_FILE
     return None
+
+
+def _speaks_flink(name: str) -> bool:
+    """Tell whether a `config.yaml` of the working directory, where it may be anybody's, is Flink's.
+
+    It is when one of its keys is known. What cannot be read as settings is somebody else's.
+    """
+    try:
+        return any(key in OPTION_BY_KEY for key in _read(Path(name)))
+    except UsageError:
+        return False
 
 
 def read_file(path: Path | None) -> Layer:
@@ -74,6 +104,14 @@ def read_file(path: Path | None) -> Layer:
     """
     if path is None:
         return Layer()
+    layer = _read(path)
+    if path.name != FILE_NAME:
+        note = f"settings are read from Flink's file {str(path)!r}, there is no {FILE_NAME}"
+        return Layer(layer, layer.origin, places=layer.places, notes=(note, *layer.notes))
+    return layer
+
+
+def _read(path: Path) -> Layer:
     shown = f"the configuration file {str(path)!r}"
     try:
         with path.open("rb") as file:
@@ -83,7 +121,8 @@ def read_file(path: Path | None) -> Layer:
         raise UsageError(msg) from error
     _refuse_large(len(data), shown)
     try:
-        return parse(data.decode("utf-8-sig"), shown)
+        text = data.decode("utf-8-sig")
+        return parse_lines(text, shown) if path.name == OLDER_FLINK_FILE else parse(text, shown)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         msg = f"{shown}, line {line}: cannot be read, it is not UTF-8 text ({error.reason})"
@@ -115,6 +154,22 @@ def parse(text: str, shown: str) -> Layer:
     reader = _Reader(shown)
     reader.read(node, "")
     return Layer(reader.values, shown, places=reader.places)
+
+
+def parse_lines(text: str, shown: str) -> Layer:
+    """Read lines of `key: value`, as Flink does before 2.0: the last one of a key counts.
+
+    What stands behind `#` is a comment. Lines that are none are passed over, with a note.
+    """
+    values, places, notes = {}, {}, []
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = line.partition("#")[0].strip()
+        key, colon, value = plain.partition(": ")
+        if plain and not (colon and key.strip() and value.strip()):
+            notes.append(f"{shown}, line {number}: passed over, expected 'key: value'")
+        elif plain:
+            values[key.strip()], places[key.strip()] = value.strip(), f"{shown}, line {number}"
+    return Layer(values, shown, places=places, notes=notes)
 
 
 def _refuse_large(size: int, shown: str) -> None:

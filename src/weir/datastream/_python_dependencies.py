@@ -28,33 +28,36 @@ class PythonDependencies:
     def set_python_requirements(
         self, requirements_file_path: str, requirements_cache_dir: str | None = None
     ) -> None:
-        """Name a requirements file, optionally with a directory of downloaded packages."""
+        """Name a requirements file; refused at `execute()` where it asks for what is not installed.
+
+        Weir installs nothing, so a directory of downloaded packages is not looked into.
+        """
         value = str(requirements_file_path)
         if requirements_cache_dir is not None:
             value = f"{value}#{requirements_cache_dir}"
         self._configuration.set_string(_REQUIREMENTS, value)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Ship an archive, unpacked under `target_dir` or its own name."""
+        """Name an archive; refused at `execute()`, which says how Spark ships archives."""
         value = str(archive_path) if target_dir is None else f"{archive_path}#{target_dir}"
         self._append(_ARCHIVES, value, ",")
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Name the Python that runs user code on the workers."""
+        """Name the Python of the workers; refused at `execute()` unless it is the running one."""
         self._configuration.set_string(_EXECUTABLE, str(python_exec))
 
     def add_jars(self, *jars_path: str) -> None:
-        """Ship jars, for Spark sources and sinks that need them."""
+        """Keep the names of jars, and warn once: Spark takes its jars by `spark.jars`."""
         for path in jars_path:
             self._append(_JARS, str(path), ";")
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """Add class paths that exist on every machine."""
+        """Keep class paths, and warn once: Spark has settings of its own for them."""
         for path in classpaths:
             self._append(_CLASSPATHS, str(path), ";")
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
-        """Ship a file under a name."""
+        """Keep the file, and warn once: in PyFlink, too, only functions of Java can read it."""
         entry = f"name:{name},path:{file_path},executable:{str(executable).lower()}"
         self._append(_CACHED_FILES, entry, ";")
 

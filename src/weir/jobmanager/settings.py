@@ -23,6 +23,7 @@ from weir.config.security import INTERNAL_ENABLED
 from weir.errors import UsageError
 from weir.graph.runtime_mode import RuntimeMode
 from weir.jobmanager.claims import ClaimMode
+from weir.jobmanager.dependencies import check_dependencies
 from weir.jobmanager.recovery import BehindCommits
 from weir.jobmanager.restart import (
     ExponentialDelayRestart,
@@ -128,6 +129,7 @@ class JobSettings:
         for warning in settings.validate():
             log.warning("%s", warning)
         _warn_of_no_effect(settings)
+        check_dependencies(settings)
         get = settings.get
         checkpoint = _checkpoint(settings)
         _check_backlog(settings, checkpoint)

@@ -6,6 +6,7 @@ in Flink.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, BinaryIO
 
 from weir.backend.base import KeyedBackend, Timers
@@ -13,10 +14,13 @@ from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
 from weir.keygroup import KeyGroupRange
 from weir.metrics import MetricGroup
+from weir.notices import warn_once
 from weir.runtime.operator import TaskFacts
 from weir.state.operator_state import OperatorStateStore
 from weir.state.raw import NO_RAW_INPUTS, RawInputs, RawKeyedOutput, RawOperatorOutput
 from weir.state.ttl import TtlStates
+
+log = logging.getLogger("weir.runtime")
 
 
 class KeyedStateStore:
@@ -51,6 +55,16 @@ class KeyedStateStore:
         return self._keyed(state_descriptor)
 
     get_folding_state = get_aggregating_state
+
+    def advise_on_operator_state(self) -> None:
+        """Say once that operator state beside keys is not of the keys."""
+        if self._backend is not None:
+            warn_once(
+                log,
+                f"operator {self._node.name!r} has keys and asks for operator state, which all "
+                "keys of a subtask share and which is dealt out anew when the job is rescaled: for "
+                "something of each key use keyed state, runtime_context.get_state()",
+            )
 
     def _keyed(self, descriptor: Any) -> Any:
         if self._backend is None:
@@ -142,7 +156,9 @@ class InitializationContext:
         return self._restored
 
     def get_operator_state_store(self) -> OperatorStateStore:
-        """Return the store of operator state."""
+        """Return the store of operator state; where there are keys, advise once."""
+        if self._keyed is not None:
+            self._keyed.advise_on_operator_state()
         return self._operator_store
 
     def get_keyed_state_store(self) -> KeyedStateStore:

@@ -13,6 +13,7 @@ from typing import Any
 from weir.backend.base import Keep
 from weir.backend.delta import GroupDelta
 from weir.backend.groups import owned_groups
+from weir.backend.rocksdb.advice import LARGE_BYTES, advise_on_large
 from weir.backend.rocksdb.database import Row, WriteBatch
 from weir.backend.rocksdb.store import (
     ABSENT,
@@ -112,6 +113,8 @@ class ValueStore:
                 else:
                     data = self._encode(value)
                     self._size = 4 * len(data)
+                    if len(data) > LARGE_BYTES:
+                        advise_on_large(self.facts.name, value, len(data))
                     batch.put(family, key_of(group, address), data)
             if self._touched is not None:
                 self._touched.setdefault(group, set()).update(cache.changed)
@@ -125,6 +128,8 @@ class ValueStore:
         for address, key, old in zip(addresses, keys, stored, strict=True):
             data = self._encode(dict.__getitem__(cache, address))
             if data != old:
+                if len(data) > LARGE_BYTES:
+                    advise_on_large(self.facts.name, dict.__getitem__(cache, address), len(data))
                 batch.put(self.facts.family, key, data)
                 if self._touched is not None:
                     self._touched.setdefault(group, set()).add(address)

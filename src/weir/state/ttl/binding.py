@@ -7,6 +7,7 @@ needs to know nothing about expiry but which pairs a snapshot or a sweep may dro
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -19,6 +20,7 @@ from weir.codec.stamped import StampedTypeInfo
 from weir.common.time import Duration, to_ms
 from weir.config.backend import ROCKSDB_TTL_COMPACTION_TIME, ROCKSDB_TTL_QUERY_ENTRIES
 from weir.config.state_backends import DEFAULT_STATE_BACKEND, state_backend
+from weir.notices import warn_once
 from weir.state.ttl.cleanup import Sweeper, SweepSettings
 from weir.state.ttl.config import StateTtlConfig
 from weir.state.ttl.expiry_queue import (
@@ -40,6 +42,8 @@ from weir.state.ttl.handles import (
 from weir.state.ttl.rules import EventTime, Expiry, TtlRules
 from weir.state.ttl.strategies import RocksdbCompactFilterCleanupStrategy
 from weir.state.ttl.terms import StateVisibility, TtlTimeCharacteristic, UpdateType
+
+log = logging.getLogger("weir.state")
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,8 @@ class TtlStates:
             time: [] for time in TtlTimeCharacteristic
         }
         self.record_time: EventTime | None = None
+        self._shortest: tuple[int, str] | None = None
+        self._last_epoch_ms: int | None = None
 
     def bind(self, descriptor: Any) -> State:
         """Return the handle of a state whose descriptor has a time to live.
@@ -155,6 +161,9 @@ class TtlStates:
         if name in self._handles:
             return self._handles[name]
         self._handles[name] = handle
+        if config.get_ttl_time_characteristic() is TtlTimeCharacteristic.ProcessingTime:
+            lives = (to_ms(config.get_ttl()), name)
+            self._shortest = min(lives, self._shortest or lives)
         settings = SweepSettings.of(config.get_cleanup_strategies(), self._on_disk())
         if settings != SweepSettings():
             self._sweepers.append(
@@ -182,11 +191,25 @@ class TtlStates:
 
     def end_epoch(self, records: int) -> None:
         """Remove what is due, and look at what the epoch's accesses and records earned."""
+        if self._shortest is not None and records:
+            self._advise(*self._shortest)
         for queues in self._queues.values():
             for queue in queues:
                 queue.run()
         for sweeper in self._sweepers:
             sweeper.end_epoch(records)
+
+    def _advise(self, lives_ms: int, name: str) -> None:
+        """Say once that a state expires between two epochs with records."""
+        now, last = self.clock.now_ms(), self._last_epoch_ms
+        self._last_epoch_ms = now
+        if last is not None and now - last > lives_ms:
+            warn_once(
+                log,
+                f"state {name!r} lives {lives_ms} ms, and two epochs with records ended further "
+                "apart: what one writes is expired for the next and its timers; let it live longer "
+                "than a few epochs",
+            )
 
     def next_processing_time(self) -> int | None:
         """Return the wall-clock time at which the next entry has to be removed."""

@@ -356,6 +356,9 @@ def shared(kind: str, folder: Path) -> Iterator[str]:
             connection = _begin(kind, place)
     with connection:
         yield json.loads((place / "address").read_text())
+    for process in _guardians:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(3)
 
 
 def _join(place: Path) -> socket.socket | None:

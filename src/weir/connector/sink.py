@@ -120,6 +120,13 @@ class SinkWriter(ABC):
         """Commit what the restored checkpoint had prepared, wherever the crash left it."""
         self.commit(committables)
 
+    def share(self, committables: list[bytes], subtask: int, parallelism: int) -> list[bytes]:
+        """Return those committables of a restored checkpoint that a subtask is to commit.
+
+        All subtasks are asked; every committable must be of exactly one.
+        """
+        return committables[subtask::parallelism]
+
     def discard_leftovers(self, keep: list[bytes]) -> None:  # noqa: B027
         """Remove hidden remains of earlier attempts and of the lineage that are not in `keep`.
 

@@ -31,13 +31,14 @@ def attach_function_sink(stream: Stream, function: Any) -> DataStreamSink:
     Raises:
         TypeError: the object has no `invoke` method to call.
     """
-    if isinstance(function, type) or not callable(getattr(function, "invoke", None)):
+    has_writer = callable(getattr(function, "create_writer", None))
+    has_method = has_writer or callable(getattr(function, "invoke", None))
+    if isinstance(function, type) or not has_method:
         msg = (
             "add_sink() needs a SinkFunction instance with an invoke() method, "
             f"found {type(function).__name__}: {function!r}"
         )
         raise TypeError(msg)
-    has_writer = callable(getattr(function, "create_writer", None))
     kind = kinds.WRITER_SINK if has_writer else kinds.FUNCTION_SINK
     return attach_sink(stream, kind, type(function).__name__, function=function)
 

@@ -53,7 +53,7 @@ class SinkOperator(StatefulOperator):
             ListStateDescriptor(COMMITTABLES, None)
         )
         restored: list[bytes] = [c for entry in self._state.get() for c in _entry(entry)[1]]
-        mine = restored[facts.subtask :: node.parallelism]
+        mine = self._call(self.writer.share, restored, facts.subtask, node.parallelism)
         if mine:
             self.commit_restored(mine)
         if facts.subtask == 0 and (facts.attempt > 0 or facts.lineage):

@@ -6,13 +6,25 @@ from weir.connector.kafka.offsets import (
     KafkaTopicPartition,
 )
 from weir.connector.kafka.record import KafkaRecordDeserializationSchema
+from weir.connector.kafka.sink import (
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaSink,
+    KafkaSinkBuilder,
+    KafkaTopicSelector,
+)
 from weir.connector.kafka.source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
     "KafkaRecordDeserializationSchema",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
     "KafkaSource",
     "KafkaSourceBuilder",
     "KafkaTopicPartition",
+    "KafkaTopicSelector",
 ]

@@ -1,0 +1,293 @@
+"""`KafkaSink` by PyFlink's names: at once, at least once, or exactly once by `CommitTarget`.
+
+* `NONE`: records are handed to the client; what is under way when a process dies is lost.
+* `AT_LEAST_ONCE`: at the barrier all of them have arrived; after a failure some come again.
+* `EXACTLY_ONCE`: records are part of the checkpoint, and are written in one transaction, with a
+  marker, when it is complete. Readers have to read committed records only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
+from typing import Any
+
+from weir.common.serialization import SerializationSchema
+from weir.connector.commit_target import CommitSink, CommitTarget
+from weir.connector.delivery import DeliveryGuarantee
+from weir.connector.kafka.client import Connection
+from weir.connector.kafka.target import KafkaTarget, Row, produce, require_topic
+from weir.connector.sink import SinkWriter, WriterContext, blame
+from weir.errors import StorageError, UsageError, WeirError
+
+log = logging.getLogger("weir.kafka")
+_FLUSH_S = 60.0
+_PREFIX_BYTES_MAX = 6400
+_UNKNOWN = "commit.when.marker.expired"
+_RECORD_OVERHEAD = 100
+
+
+class KafkaTopicSelector:
+    """Chooses the topic of a record; subclasses override `apply`."""
+
+    def apply(self, data: Any) -> str:
+        """Return the topic."""
+        raise NotImplementedError
+
+
+class KafkaRecordSerializationSchema:
+    """What becomes of a record: a topic, a value, and perhaps a key."""
+
+    def __init__(
+        self,
+        topic: str | Callable[[Any], str],
+        value: SerializationSchema,
+        key: SerializationSchema | None = None,
+    ) -> None:
+        """Take a topic, or a function that chooses it."""
+        self.topic = topic
+        self._value = value
+        self._key = key
+
+    @staticmethod
+    def builder() -> KafkaRecordSerializationSchemaBuilder:
+        """Begin a schema."""
+        return KafkaRecordSerializationSchemaBuilder()
+
+    def rows(self, values: list[Any], timestamps: list[int | None] | None) -> Iterator[Row]:
+        """Return what becomes of some records; an error says which record it was."""
+        topic, key = self.topic, self._key
+        for value, stamp in zip(values, timestamps or repeat(None), strict=False):
+            try:
+                name = topic if isinstance(topic, str) else topic(value)
+                made = None if key is None else bytes(key.serialize(value))
+                yield name, made, bytes(self._value.serialize(value)), stamp
+            except BaseException as error:  # noqa: PERF203 - it names the record
+                blame(error, value)
+                raise
+
+
+class KafkaRecordSerializationSchemaBuilder:
+    """PyFlink's builder; every method returns the builder."""
+
+    def __init__(self) -> None:
+        """Begin with nothing set."""
+        self._topic: Any = None
+        self._key: SerializationSchema | None = None
+        self._value: SerializationSchema | None = None
+
+    def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
+        """Write all records to one topic."""
+        self._topic = topic
+        return self
+
+    def set_topic_selector(self, topic_selector: Any) -> KafkaRecordSerializationSchemaBuilder:
+        """Choose the topic of each record by a function or a `KafkaTopicSelector`."""
+        selector = isinstance(topic_selector, KafkaTopicSelector)
+        self._topic = topic_selector.apply if selector else topic_selector
+        if not callable(self._topic):
+            msg = f"set_topic_selector: {topic_selector!r} is neither function nor selector"
+            raise UsageError(msg)
+        return self
+
+    def set_key_serialization_schema(
+        self, key_serialization_schema: SerializationSchema
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Write a key, made of the whole record."""
+        self._key = key_serialization_schema
+        return self
+
+    def set_value_serialization_schema(
+        self, value_serialization_schema: SerializationSchema
+    ) -> KafkaRecordSerializationSchemaBuilder:
+        """Say how values are made."""
+        self._value = value_serialization_schema
+        return self
+
+    def build(self) -> KafkaRecordSerializationSchema:
+        """Return the schema.
+
+        Raises:
+            UsageError: topic or value are missing.
+        """
+        if not self._topic or self._value is None:
+            msg = (
+                "KafkaRecordSerializationSchema needs set_topic or set_topic_selector, and "
+                "set_value_serialization_schema"
+            )
+            raise UsageError(msg)
+        return KafkaRecordSerializationSchema(self._topic, self._value, self._key)
+
+
+class KafkaSink(CommitSink):
+    """Writes records to Kafka with the guarantee that was chosen."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        serializer: KafkaRecordSerializationSchema,
+        guarantee: DeliveryGuarantee,
+        prefix: str,
+    ) -> None:
+        """Take what the builder found; nothing is opened."""
+        own = dict(properties)
+        self.when_unknown = own.pop(_UNKNOWN, "fail")
+        self.guarantee = guarantee
+        self._connection = Connection(own)
+        self._serializer = serializer
+        self._prefix = prefix
+        self._bytes_max = int(self._connection.properties.get("message.max.bytes", 1_000_000))
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        """Begin a sink."""
+        return KafkaSinkBuilder()
+
+    def __repr__(self) -> str:
+        """Show no property: some are passwords."""
+        return f"KafkaSink({self._connection.address!r}, {self.guarantee.name})"
+
+    def create_writer(self, context: WriterContext) -> Any:
+        """Create the writer of one subtask.
+
+        Raises:
+            UsageError: the topic does not exist, or a property cannot be had.
+            StorageError: no broker answers.
+        """
+        if isinstance(self._serializer.topic, str):
+            require_topic(self._connection, self._serializer.topic)
+        if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            return super().create_writer(context)
+        wait = self.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+        return _ProducingWriter(self._connection, self.rows_of, wait=wait)
+
+    def open_target(self, context: WriterContext) -> CommitTarget:
+        """Return a target for transactions."""
+        return KafkaTarget(self._connection, self._prefix)
+
+    def rows_of(self, values: list[Any], timestamps: list[int | None] | None) -> Iterable[Row]:
+        """Serialise records; one that no broker would take is refused before it is prepared."""
+        for row in self._serializer.rows(values, timestamps):
+            size = len(row[1] or b"") + len(row[2] or b"") + _RECORD_OVERHEAD
+            if size > self._bytes_max:
+                msg = (
+                    f"a record for topic {row[0]!r} has {size} bytes, at most {self._bytes_max} "
+                    "can be written: raise 'max.request.size', here and at the broker"
+                )
+                raise UsageError(msg)
+            yield row
+
+
+class _ProducingWriter(SinkWriter):
+    """Hands records to the client as they come; with `wait` the barrier waits for them."""
+
+    def __init__(self, connection: Connection, rows_of: Any, *, wait: bool) -> None:
+        self._connection = connection
+        self._rows_of = rows_of
+        self._wait = wait
+        self._error: Any = None
+        self._producer = connection.producer(**{"linger.ms": "20"})
+
+    def write_batch(self, values: list[Any], timestamps: list[int | None] | None) -> None:
+        with self._connection.errors("writing"):
+            for row in self._rows_of(values, timestamps):
+                produce(self._producer, row, self._delivered)
+        self._raise()
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        self._error = self._error or error
+
+    def _raise(self) -> None:
+        if self._error is None:
+            return
+        error, self._error = self._error, None
+        if self._wait:
+            doing = "writing"
+            raise self._connection.error(doing, error)
+        log.warning("a record did not arrive: %s", error.str())
+
+    def prepare(self, checkpoint_id: int) -> list[bytes]:
+        if self._wait:
+            self._flush()
+        return []
+
+    def _flush(self) -> None:
+        left = self._producer.flush(_FLUSH_S)
+        self._raise()
+        if left:
+            msg = (
+                f"Kafka at {self._connection.address!r} did not take {left} records within "
+                f"{_FLUSH_S:.0f} s: {self._connection.said.last or 'no reason given'}"
+            )
+            raise StorageError(msg)
+
+    def commit(self, committables: list[bytes]) -> None:
+        """Nothing is prepared, so nothing is left to do."""
+
+    def finish(self) -> None:
+        self._flush()
+
+    def abort(self) -> None:
+        """What was handed to the client is under way."""
+
+    def close(self) -> None:
+        try:
+            self._flush()
+        except WeirError as error:
+            log.warning("closing a Kafka sink: %s", error)
+
+
+class KafkaSinkBuilder:
+    """PyFlink's builder; every method returns the builder."""
+
+    def __init__(self) -> None:
+        """Begin without a guarantee, as PyFlink does."""
+        self._properties: dict[str, str] = {}
+        self._guarantee = DeliveryGuarantee.NONE
+        self._prefix = "kafka-sink"
+        self._serializer: KafkaRecordSerializationSchema | None = None
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+        """Say where the cluster is: `host:port`, several with commas."""
+        return self.set_property("bootstrap.servers", bootstrap_servers)
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+        """Choose `NONE`, `AT_LEAST_ONCE` or `EXACTLY_ONCE`."""
+        self._guarantee = DeliveryGuarantee(delivery_guarantee)
+        return self
+
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+        """Begin the names of transactions and of the groups that hold markers like this."""
+        if len(transactional_id_prefix.encode()) > _PREFIX_BYTES_MAX:
+            msg = f"a transactional id prefix has at most {_PREFIX_BYTES_MAX} bytes"
+            raise UsageError(msg)
+        self._prefix = transactional_id_prefix
+        return self
+
+    def set_record_serializer(
+        self, record_serializer: KafkaRecordSerializationSchema
+    ) -> KafkaSinkBuilder:
+        """Say what becomes of records."""
+        self._serializer = record_serializer
+        return self
+
+    def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
+        """Set a property of the client."""
+        self._properties[key] = str(value)
+        return self
+
+    def build(self) -> KafkaSink:
+        """Return the sink.
+
+        Raises:
+            UsageError: something necessary was not said, or a property cannot be had here.
+        """
+        if self._serializer is None:
+            msg = "a Kafka sink needs set_record_serializer"
+            raise UsageError(msg)
+        how = self._properties.get(_UNKNOWN, "fail")
+        if how not in ("fail", "write", "drop"):
+            msg = f"the property {_UNKNOWN!r} is {how!r}, expected 'fail', 'write' or 'drop'"
+            raise UsageError(msg)
+        return KafkaSink(self._properties, self._serializer, self._guarantee, self._prefix)

@@ -1,0 +1,170 @@
+"""Kafka as a commit target: rows and the offset of a group, which is the marker, in a transaction.
+
+An identity has a transactional id and a consumer group, both of the same name. The marker is the
+group's committed offset on one of the topics written to: the number of the checkpoint. Transactions
+are open while a checkpoint is committed, not from one to the next, so their timeout has nothing to
+do with the interval of checkpoints.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from weir.clock import SystemClock
+from weir.connector.commit_target import CommitTarget
+from weir.connector.kafka.client import Connection, import_kafka
+from weir.errors import StorageError, UsageError
+
+Row: TypeAlias = tuple[str, bytes | None, bytes | None, int | None]
+"""Topic, key, value, timestamp."""
+
+_CALL_S = 60.0
+_PAUSE_S = 0.1
+_RETENTION_MINUTES = 7 * 24 * 60
+
+
+class KafkaTarget(CommitTarget):
+    """Writes transactions; a producer for every identity that was fenced."""
+
+    def __init__(self, connection: Connection, prefix: str) -> None:
+        """Connect to nobody yet."""
+        self._connection = connection
+        self._prefix = prefix
+        self._producers: dict[str, Any] = {}
+        self._retention_ms: int | None = None
+
+    @property
+    def retention_ms(self) -> int:  # type: ignore[override]
+        """For how long the broker keeps offsets of a group that commits none."""
+        if self._retention_ms is None:
+            self._retention_ms = self._asked_retention() * 60_000
+        return self._retention_ms
+
+    def _asked_retention(self) -> int:
+        kafka = import_kafka()
+        admin = self._connection.admin()
+        with self._connection.errors("asking how long offsets are kept"):
+            broker = next(iter(admin.list_topics(timeout=_CALL_S).brokers))
+            asked = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.BROKER, str(broker))
+            try:
+                (found,) = admin.describe_configs([asked], request_timeout=_CALL_S).values()
+                return int(found.result()["offsets.retention.minutes"].value)
+            except kafka.KafkaException as error:
+                if error.args[0].code() != kafka.KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+                    raise
+                return _RETENTION_MINUTES
+
+    def _name(self, identity: str) -> str:
+        return f"{self._prefix}.{identity}"
+
+    def fence(self, identities: Sequence[str]) -> None:
+        """Abort what is open under the identities, and shut out who opened it."""
+        for identity in identities:
+            own = {
+                "transactional.id": self._name(identity),
+                "linger.ms": "20",
+                "queue.buffering.max.messages": "1000000",
+            }
+            given = {k: v for k, v in own.items() if k not in self._connection.properties}
+            producer = self._connection.producer(**given)
+            with self._connection.errors(f"fencing {self._name(identity)!r}"):
+                producer.init_transactions(_CALL_S)
+            self._producers[identity] = producer
+
+    def committed(self, identity: str) -> int | None:
+        """Return the marker; a coordinator that is not ready yet is asked again."""
+        kafka, name = import_kafka(), self._name(identity)
+        code = kafka.KafkaError
+        later = {
+            code.COORDINATOR_LOAD_IN_PROGRESS,
+            code.COORDINATOR_NOT_AVAILABLE,
+            code.NOT_COORDINATOR,
+            code.UNSTABLE_OFFSET_COMMIT,
+        }
+        pause, clock = threading.Event(), SystemClock()
+        deadline = clock.monotonic_ms() + _CALL_S * 1000
+        while True:
+            try:
+                return self._marker(name)
+            except kafka.KafkaException as error:
+                found = error.args[0]
+                if found.code() == code.GROUP_ID_NOT_FOUND:
+                    return None
+                if found.code() not in later or clock.monotonic_ms() > deadline:
+                    doing = f"asking what {name!r} has committed"
+                    raise self._connection.error(doing, found) from error
+            pause.wait(_PAUSE_S)
+
+    def _marker(self, name: str) -> int | None:
+        # Kept by name until it has answered: a client that is forgotten never does.
+        admin = self._connection.admin()
+        asked = import_kafka().ConsumerGroupTopicPartitions(name)
+        answers = admin.list_consumer_group_offsets(
+            [asked], require_stable=True, request_timeout=_CALL_S
+        )
+        (future,) = answers.values()
+        places = future.result().topic_partitions
+        return max((place.offset for place in places if place.offset >= 0), default=None)
+
+    def write(self, identity: str, checkpoint: int, rows: list[Any]) -> None:
+        """Write a transaction."""
+        kafka, name = import_kafka(), self._name(identity)
+        producer = self._producers.get(identity)
+        if producer is None:
+            msg = f"{name!r} was not fenced"
+            raise StorageError(msg)
+        with self._connection.errors(f"writing checkpoint {checkpoint} of {name!r}"):
+            producer.begin_transaction()
+            try:
+                for row in rows:
+                    produce(producer, row)
+                marker = kafka.TopicPartition(rows[0][0], 0, checkpoint)
+                group = self._connection.consumer(**{"group.id": name})
+                producer.send_offsets_to_transaction(
+                    [marker], group.consumer_group_metadata(), _CALL_S
+                )
+                group.close()
+                producer.commit_transaction(_CALL_S)
+            except BaseException:
+                # The next try fences first, which aborts whatever is open.
+                del self._producers[identity]
+                raise
+
+    def close(self) -> None:
+        """Forget the producers; an open transaction is aborted by who fences it, or by time."""
+        self._producers.clear()
+
+
+def produce(producer: Any, row: Row, on_delivery: Any = None) -> None:
+    """Hand a row to a producer, waiting while its queue is full."""
+    topic, key, value, timestamp = row
+    more: dict[str, Any] = {} if timestamp is None else {"timestamp": timestamp}
+    if on_delivery is not None:
+        more["on_delivery"] = on_delivery
+    while True:
+        try:
+            producer.produce(topic, value=value, key=key, **more)
+        except BufferError:
+            producer.poll(0.05)
+            continue
+        producer.poll(0)
+        return
+
+
+def require_topic(connection: Connection, topic: str) -> None:
+    """Refuse a topic that does not exist, before rows are prepared for it.
+
+    Raises:
+        UsageError: there is no such topic.
+    """
+    admin = connection.admin()
+    with connection.errors(f"asking about topic {topic!r}"):
+        found = admin.list_topics(topic, timeout=_CALL_S).topics[topic]
+    if found.error is not None:
+        msg = (
+            f"Kafka at {connection.address!r} has no topic {topic!r} to write to "
+            f"({found.error.str()}): create it, or correct its name"
+        )
+        raise UsageError(msg)

@@ -1,0 +1,139 @@
+"""The Kafka sink against a real broker: the contract of commit targets, and other guarantees."""
+
+from __future__ import annotations
+
+import ast
+import time
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from tests.kafka.topics import Topics
+
+from weir.common.serialization import SerializationSchema, SimpleStringSchema
+from weir.connector.commit_target import CommitSink
+from weir.connector.sink import WriterContext
+from weir.datastream.connectors.base import DeliveryGuarantee
+from weir.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
+from weir.errors import CorruptStateError, StorageError, UsageError
+from weir.testing.clock import ManualClock
+from weir.testing.commit_target_conformance import CommitTargetConformance
+
+pytestmark = pytest.mark.kafka
+
+
+class Repr(SerializationSchema):
+    def serialize(self, element: Any) -> bytes:
+        return repr(element).encode()
+
+
+def sink(topics: Topics, topic: Any, guarantee: DeliveryGuarantee, **properties: str) -> KafkaSink:
+    schema = KafkaRecordSerializationSchema.builder().set_value_serialization_schema(Repr())
+    schema.set_key_serialization_schema(Repr())
+    chosen = schema.set_topic if isinstance(topic, str) else schema.set_topic_selector
+    made = KafkaSink.builder().set_bootstrap_servers(topics.address)
+    made.set_record_serializer(chosen(topic).build()).set_delivery_guarantee(guarantee)
+    made.set_transactional_id_prefix(f"weir-{uuid.uuid4().hex[:6]}")
+    for key, value in properties.items():
+        made.set_property(key.replace("_", "."), value)
+    return made.build()
+
+
+def context(**more: Any) -> WriterContext:
+    return WriterContext("0a" * 16, "ab" * 16, attempt=0, subtask=0, parallelism=1, **more)
+
+
+@pytest.fixture(scope="module")
+def topics(kafka: str) -> Topics:
+    return Topics(kafka)
+
+
+class TestExactlyOnce(CommitTargetConformance):
+    @pytest.fixture(autouse=True)
+    def _topic(self, topics: Topics) -> None:
+        self.topics, self.topic = topics, topics.new(2)
+        self.sink = sink(topics, self.topic, DeliveryGuarantee.EXACTLY_ONCE)
+
+    def make_sink(self) -> CommitSink:
+        return self.sink
+
+    def visible(self) -> Iterable[Any]:
+        return [ast.literal_eval(value.decode()) for _, value in self.topics.read(self.topic)]
+
+    def expect(self, *numbers: int) -> None:
+        """Transactions become visible a moment after their commit."""
+        deadline = time.monotonic() + 10
+        while len(list(self.visible())) < len(numbers) and time.monotonic() < deadline:
+            """Read again."""
+        super().expect(*numbers)
+
+
+@pytest.mark.parametrize("guarantee", [DeliveryGuarantee.NONE, DeliveryGuarantee.AT_LEAST_ONCE])
+def test_records_arrive_with_keys_and_timestamps(topics: Topics, guarantee) -> None:
+    topic = topics.new()
+    writer = sink(topics, lambda record: topic, guarantee).create_writer(context())
+    writer.write_batch([1, 2], [1000, 2000])
+    assert writer.prepare(1) == []
+    writer.close()
+    assert topics.read(topic) == [(b"1", b"1"), (b"2", b"2")]
+
+
+def test_at_least_once_records_are_there_at_the_barrier(topics: Topics) -> None:
+    topic = topics.new()
+    writer = sink(topics, topic, DeliveryGuarantee.AT_LEAST_ONCE).create_writer(context())
+    writer.write_batch(list(range(500)), None)
+    writer.prepare(1)
+    assert len(topics.read(topic)) == 500
+    writer.close()
+
+
+def test_a_missing_topic_is_refused_before_anything_is_written(topics: Topics) -> None:
+    with pytest.raises(UsageError, match="has no topic 'nowhere' to write to"):
+        sink(topics, "nowhere", DeliveryGuarantee.EXACTLY_ONCE).create_writer(context())
+
+
+def test_a_record_that_no_broker_takes_is_refused_before_it_is_prepared(topics: Topics) -> None:
+    writer = sink(topics, topics.new(), DeliveryGuarantee.EXACTLY_ONCE).create_writer(context())
+    with pytest.raises(UsageError, match="can be written: raise"):
+        writer.write_batch(["x" * 1_100_000], None)
+
+
+def test_rows_whose_marker_may_have_expired_are_nobodys_guess(topics: Topics) -> None:
+    topic, clock = topics.new(), ManualClock()
+    made = sink(topics, topic, DeliveryGuarantee.EXACTLY_ONCE)
+    writer = made.create_writer(context(clock=clock))
+    writer.write_batch(["old"], None)
+    prepared = writer.prepare(1)
+    clock.advance(8 * 86_400_000)
+    with pytest.raises(CorruptStateError, match="may be visible already: markers are kept for 7"):
+        made.create_writer(context(clock=clock)).restore(prepared)
+    made.when_unknown = "drop"
+    made.create_writer(context(clock=clock)).restore(prepared)
+    assert topics.read(topic) == []
+    made.when_unknown = "write"
+    made.create_writer(context(clock=clock)).restore(prepared)
+    while not topics.read(topic):
+        """The transaction becomes visible a moment later."""
+
+
+def test_what_cannot_be_meant_is_refused(topics: Topics) -> None:
+    schema = KafkaRecordSerializationSchema.builder()
+    with pytest.raises(UsageError, match="needs set_topic"):
+        schema.set_value_serialization_schema(SimpleStringSchema()).build()
+    with pytest.raises(UsageError, match="set_record_serializer"):
+        KafkaSink.builder().set_bootstrap_servers("h:1").build()
+    with pytest.raises(UsageError, match="expected 'fail', 'write' or 'drop'"):
+        sink(topics, "t", DeliveryGuarantee.NONE, commit_when_marker_expired="guess")
+
+
+def test_a_password_is_in_no_text(topics: Topics) -> None:
+    made = sink(topics, "t", DeliveryGuarantee.NONE, sasl_password="secret")
+    assert "secret" not in repr(made)
+
+
+def test_no_broker_is_said(topics: Topics, monkeypatch) -> None:
+    monkeypatch.setattr("weir.connector.kafka.target._CALL_S", 1.0)
+    made = sink(topics, "t", DeliveryGuarantee.EXACTLY_ONCE, bootstrap_servers="127.0.0.1:1")
+    with pytest.raises(StorageError, match=r"'127.0.0.1:1' did not answer"):
+        made.create_writer(context())

@@ -121,7 +121,9 @@ class _Windowed(Generic[S]):
         require_type(aggregate_function, AggregateFunction, "an AggregateFunction")
         _warn_about_hooks(aggregate_function, AggregateFunction)
         held = declared_type(accumulator_type, "accumulator_type")
-        contents = Contents(Holding.AGGREGATED, aggregate_function, held)
+        contents = Contents(
+            Holding.AGGREGATED, aggregate_function, held, record_type=self._stream.record_type
+        )
         return self._declare(contents, window_function, output_type)
 
     def apply(self, window_function: Any, output_type: Any = None, result_type: Any = None) -> S:

@@ -164,18 +164,18 @@ def open_contents(
     """Register the state of the contents of all windows of an operator."""
     fold, declared = fold_of(contents), contents.value_type
     if evicting:
-        pairs = ListStateDescriptor(CONTENTS, _timed_type(declared, fold))
+        aggregated = contents.holding is Holding.AGGREGATED
+        record_type = contents.record_type if aggregated else declared
+        pairs = ListStateDescriptor(CONTENTS, _timed_type(record_type))
         return TimedRecords(get_state(pairs), _folding(contents, fold))
     if fold is None:
         return Records(get_state(ListStateDescriptor(CONTENTS, declared)))
     return Folded(get_state(ValueStateDescriptor(CONTENTS, declared)), current, fold)
 
 
-def _timed_type(declared: TypeInformation | None, fold: Fold | None) -> TypeInformation | None:
-    """Return the type of (record, timestamp); of an accumulator's records nothing is declared."""
-    if declared is None or isinstance(fold, AggregateFold):
-        return None
-    return Types.TUPLE([declared, Types.LONG()])
+def _timed_type(declared: TypeInformation | None) -> TypeInformation | None:
+    """Return the type of (record, timestamp)."""
+    return None if declared is None else Types.TUPLE([declared, Types.LONG()])
 
 
 def _folding(contents: Contents, fold: Fold | None) -> Callable[[list[Any]], list[Any]]:

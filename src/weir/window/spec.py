@@ -54,6 +54,8 @@ class Contents:
     function: Any
     value_type: Any
     aggregate: FieldAggregate | None = None
+    record_type: Any = None
+    """The type of the records that it is made of, where `value_type` is another."""
 
 
 @dataclass(frozen=True)

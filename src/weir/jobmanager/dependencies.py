@@ -28,6 +28,10 @@ def check_dependencies(settings: Settings) -> None:
     Raises:
         UsageError: they are not; with the setting of Spark to use instead.
     """
+    for path in settings.get(e.PYTHON_FILES) or ():
+        if "://" not in path and not Path(path).exists():
+            msg = f"{e.PYTHON_FILES.key} names {path!r}, where there is nothing"
+            raise UsageError(msg)
     archives = settings.get(e.PYTHON_ARCHIVES)
     if archives:
         msg = (

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from weir.errors import UsageError
 from weir.storage.private_files import temporary_directory
 
 _MAX_FILES = 500
@@ -27,11 +28,29 @@ _archives: dict[tuple[int, str], Path] = {}
 def ship_code(spark: SparkSession, extra: Iterable[str] = ()) -> None:
     """Send the Python files beside the program, and extra ones, to every worker."""
     for path in extra:
-        spark.sparkContext.addPyFile(path)
+        spark.sparkContext.addPyFile(shippable(path))
     main = sys.modules.get("__main__")
     found = importable_beside(getattr(main, "__file__", None), getattr(main, "__package__", None))
     if found is not None:
         spark.sparkContext.addPyFile(str(_archive(*found)))
+
+
+def shippable(path: str) -> str:
+    """Return what Spark takes for a file of `python.files`: a directory becomes a zip.
+
+    What lies in the directory can be imported then, as if it were on the path of Python.
+
+    Raises:
+        UsageError: there is nothing at the path, or no Python file in the directory.
+    """
+    if "://" in path and not path.startswith("file://"):
+        return path
+    local = Path(path.removeprefix("file://")).absolute()
+    files = _modules(local) if local.is_dir() else [local]
+    if not files or not local.exists():
+        msg = f"python.files names {path!r}, expected a Python file, a zip or a directory with some"
+        raise UsageError(msg)
+    return str(_archive(local, files) if local.is_dir() else local)
 
 
 def importable_beside(file: str | None, package: str | None) -> tuple[Path, list[Path]] | None:

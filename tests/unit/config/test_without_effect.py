@@ -70,3 +70,10 @@ def test_packages_that_are_not_installed_are_refused(tmp_path: Path) -> None:
         JobSettings.of([{"python.requirements": str(file)}])
     with pytest.raises(UsageError, match="cannot be read"):
         JobSettings.of([{"python.requirements": str(tmp_path / "none.txt")}])
+
+
+def test_files_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "there.py").touch()
+    JobSettings.of([{"python.files": f"{tmp_path}/there.py,hdfs://nn/there.py"}])
+    with pytest.raises(UsageError, match=r"none\.py', where there is nothing"):
+        JobSettings.of([{"python.files": f"{tmp_path}/there.py,{tmp_path}/none.py"}])

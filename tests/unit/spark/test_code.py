@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import weir.cli.main
-from weir.spark.code import _archive, _modules, importable_beside
+from weir.errors import UsageError
+from weir.spark.code import _archive, _modules, importable_beside, shippable
 
 
 @pytest.fixture
@@ -117,3 +118,17 @@ def test_nothing_of_an_installed_tool_is_shipped(tmp_path: Path) -> None:
         assert importable_beside(str(path), None) is None
     assert importable_beside(weir.cli.main.__file__, "weir.cli") is None
     assert importable_beside(None, None) is None
+
+
+def test_files_and_zips_are_shipped_as_they_are_and_directories_as_zips(
+    program: Path, shared: Path
+) -> None:
+    assert shippable(f"file://{program}/main.py") == str(program / "main.py")
+    assert shippable("hdfs://nn/a.py") == "hdfs://nn/a.py"
+    packed = Path(shippable(str(program)))
+    assert "main.py" in zipfile.ZipFile(packed).namelist()
+    assert stat.S_IMODE(packed.parent.stat().st_mode) == 0o700
+    (program / "empty").mkdir()
+    for wrong in ("empty", "none.py"):
+        with pytest.raises(UsageError, match=f"python.files names .*{wrong}"):
+            shippable(str(program / wrong))

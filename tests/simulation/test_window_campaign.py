@@ -14,6 +14,7 @@ import pytest
 from weir.backend.timers import TimerQueue
 from weir.runtime.interval_join import IntervalJoin
 from weir.runtime.patterns import PatternOperator
+from weir.runtime.session_folding import SessionFolding
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.window_folding import Folding
 from weir.runtime.window_operator import WindowOperator
@@ -97,6 +98,7 @@ def windows_are_not_forgotten(patch):
 
 def sessions_are_not_stored(patch):
     patch.setattr(WindowOperator, "_store_sets", lambda self: self._sets.clear())
+    patch.setattr(SessionFolding, "_store", lambda self, key, group, windows: None)
 
 
 def sessions_of_the_epoch_are_not_in_the_checkpoint(patch):
@@ -108,6 +110,7 @@ def merged_sessions_lose_what_one_of_them_held(patch):
     patch.setattr(
         WindowOperator, "_merge", lambda self, merged: merge(self, merged._replace(sources=[]))
     )
+    patch.setattr(SessionFolding, "_move", lambda self, of_key, key, touching: None)
 
 
 def windows_have_no_timers_when_they_are_restored(patch):

@@ -221,6 +221,10 @@ class WindowStagger(enum.Enum):
 
     Flink draws once for every subtask, and again after every restart. Here what was drawn belongs
     to the key, so that a restored or rescaled job goes on with the windows that it had.
+
+    Example:
+        random = WindowStagger.RANDOM
+        keyed.window(TumblingProcessingTimeWindows.of(Time.minutes(5), None, random)).sum(1)
     """
 
     ALIGNED = "ALIGNED"

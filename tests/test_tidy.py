@@ -22,6 +22,7 @@ LAYERS = (
     ("demo", "moving"),
     ("cep",),
     ("datastream",),
+    ("state_processor",),
     ("spark",),
     ("offline",),
     ("rest",),
@@ -58,7 +59,7 @@ BY_NAME = {"importlib.import_module", "__import__"}
 
 # Third-party packages that are kept in one room.
 HOMES = {
-    "pyspark": {"spark", "testing"},
+    "pyspark": {"spark", "state_processor", "testing"},
     "py4j": {"spark", "testing"},
     "click": {"cli"},
     "rich": {"cli"},

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LOCK = ROOT / "tests" / "public_api.txt"
 PAGE = ROOT / "docs" / "reference" / "api.md"
 
-DOORS = ("weir", "weir.cep", "weir.errors", "weir.offline", "weir.testing")
+DOORS = ("weir", "weir.cep", "weir.errors", "weir.offline", "weir.state_processor", "weir.testing")
 PACKAGES = ("weir.common", "weir.datastream")
 
 HEAD = """\

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import shutil
 
+import pyarrow as pa
 import pytest
 from tests.harness.overtaking import Overtake, Total
 from tests.harness.overtaking import job as overtaking_job
@@ -18,11 +19,12 @@ from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from weir.connector.file_sink import FileSink
 from weir.datastream import BroadcastProcessFunction
-from weir.datastream.state import MapStateDescriptor
+from weir.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from weir.datastream.window import TumblingEventTimeWindows
 from weir.errors import CorruptStateError, StorageError, UsageError
 from weir.keygroup import KeyGroupRange, key_group
-from weir.offline import read_snapshot
+from weir.offline import SavepointEdit, read_snapshot
+from weir.snapshot import SnapshotReader
 from weir.storage.local import LocalStorage
 from weir.testing.campaign_backends import BACKENDS
 from weir.testing.harness import collect
@@ -242,3 +244,24 @@ def test_rows_in_flight_are_shown_by_edge(tmp_path):
     assert all(row["frames"] > 0 and row["bytes"] > 0 for row in waiting)
     counted = sum(row["value"] for row in rows(contents.table("totals", "total")))
     assert 0 < counted < sum(range(1, 25)), "the state is that in the middle of the epoch"
+
+
+def test_memory_holds_a_few_key_groups_while_rows_are_read(tmp_path, monkeypatch):
+    numbers = pa.table({"key": range(20_000), "value": range(20_000)})
+    edit = SavepointEdit.new().with_operator("o", parallelism=1, max_parallelism=128)
+    edit.with_rows("o", ValueStateDescriptor("s", Types.LONG()), numbers, key_type=Types.LONG())
+    place = edit.write(str(tmp_path / "savepoint"))
+    fetched, sections = [], SnapshotReader.sections
+
+    def recorded(self, addresses):
+        data = sections(self, addresses)
+        fetched.append(sum(map(len, data)))
+        return data
+
+    monkeypatch.setattr(SnapshotReader, "sections", recorded)
+    monkeypatch.setattr("weir.offline.keyed._CHUNK_BYTES", 10_000)
+    batches = read_snapshot(place).table("o", "s").batches()
+    first = next(batches)
+    assert len(fetched) == 1, "the first rows come before the rest is read"
+    assert first.num_rows + sum(batch.num_rows for batch in batches) == 20_000
+    assert max(fetched) <= 10_000 < sum(fetched)

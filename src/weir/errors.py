@@ -7,9 +7,11 @@
     ├── IncompatibleStateError   fix the schema, the parallelism or the uids
     ├── CorruptStateError        restore another checkpoint
     ├── StorageError             retry, or repair the environment
-    ├── UserFunctionError        fix the user function that raised
     └── JobExecutionError        read its cause: the job ended in failure
+        ├── UserFunctionError      fix the user function that raised
         └── JobCancellationError   nothing: somebody cancelled the job
+
+What ends a running job is a `JobExecutionError` in any case: an error of another kind is both.
 
 Messages name the object, show what was found and what was expected, and say what to do next.
 """
@@ -58,7 +60,11 @@ class StorageError(WeirError):
     """Durable storage refused an operation: permissions, space, connectivity."""
 
 
-class UserFunctionError(WeirError):
+class JobExecutionError(WeirError):
+    """The job ended in failure; `__cause__` and the message say why."""
+
+
+class UserFunctionError(JobExecutionError):
     """A user's function raised; carries the operator, the record and the user's traceback.
 
     Where a method has no record, such as `open`, the record is its name: `<open>`.
@@ -82,12 +88,26 @@ class UserFunctionError(WeirError):
         return f" at record {self.record}" if self.record else ""
 
 
-class JobExecutionError(WeirError):
-    """The job ended in failure; `__cause__` and the message say why."""
-
-
 class JobCancellationError(JobExecutionError):
     """The job was cancelled, so it has no result; what it had not committed never will be."""
+
+
+_failures: dict[str, type[WeirError]] = {}
+
+
+def _failed(kind: type[WeirError]) -> type[WeirError]:
+    made = type(kind.__name__, (kind, JobExecutionError), {"__module__": kind.__module__})
+    return _failures.setdefault(f"{kind.__module__}.{kind.__name__}", made)
+
+
+def as_job_failure(error: WeirError) -> WeirError:
+    """Return what ended a job, so that whoever catches `JobExecutionError` catches it.
+
+    Whoever catches the kind of error that it is catches it, too.
+    """
+    if not isinstance(error, JobExecutionError):
+        error.__class__ = _failed(type(error))
+    return error
 
 
 def assert_never(value: NoReturn) -> NoReturn:

@@ -14,7 +14,7 @@ from weir.common.time import Time
 from weir.common.typeinfo import Types
 from weir.datastream import KeyedProcessFunction, MapFunction, ProcessFunction
 from weir.datastream.state import StateTtlConfig, ValueStateDescriptor
-from weir.errors import UsageError, UserFunctionError, WeirError
+from weir.errors import JobExecutionError, UsageError, UserFunctionError, WeirError
 from weir.testing.harness import collect
 
 
@@ -307,3 +307,47 @@ def test_a_job_that_cannot_be_announced_at_its_end_has_ended_all_the_same(monkey
     harness.run()
     assert harness.supervisor.ended.result(timeout=0) is JobEnd.FINISHED
     assert harness.collected(handle) == [1, 2]
+
+
+def test_what_ends_a_job_is_a_job_execution_error_besides_what_it_is():
+    env = environment()
+    collect(env.from_collection([[1]]).key_by(lambda v: v).map(lambda v: v))
+    harness = started(env)
+    with pytest.raises(UsageError):
+        harness.run()
+    harness.supervisor.turn()
+    error = harness.supervisor.ended.exception(timeout=0)
+    assert isinstance(error, UsageError)
+    assert isinstance(error, JobExecutionError)
+    assert type(error).__name__ == "UsageError"
+
+
+class NotOpened(MapFunction):
+    def open(self, runtime_context):
+        msg = "no connection"
+        raise ValueError(msg)
+
+    def map(self, value):
+        return value
+
+
+def test_what_open_raises_is_said_to_be_in_open():
+    env = environment()
+    collect(env.from_collection([1]).map(NotOpened()).name("lookup"))
+    with pytest.raises(JobExecutionError, match=r"operator 'lookup' failed in open\(\):") as caught:
+        run(env)
+    assert "no connection" in str(caught.value)
+
+
+def test_a_program_whose_last_function_has_no_sink_runs(tmp_path):
+    path = tmp_path / "seen"
+
+    def note(value):
+        with path.open("a") as file:
+            file.write(f"{value}\n")
+        return value
+
+    env = environment()
+    env.from_collection([1, 2, 3]).map(lambda v: v * 2).map(note)
+    assert run(env).finished
+    assert sorted(path.read_text().split()) == ["2", "4", "6"]

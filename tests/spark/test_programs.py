@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import threading
 from collections import Counter
 
@@ -82,6 +84,27 @@ def test_batch_mode_gives_one_result_per_key(env, spark):
     unbounded = env.from_dataframe(spark.readStream.format("rate").load())
     with pytest.raises(UsageError, match="Detected an UNBOUNDED source"):
         collect(unbounded.key_by(lambda row: 0).reduce(lambda a, b: a))
+
+
+def test_a_program_without_a_sink_runs(env, tmp_path):
+    path = tmp_path / "seen"
+
+    def note(value):
+        with path.open("a") as file:
+            file.write(f"{value}\n")
+
+    env.from_collection([1, 2]).map(note)
+    env.execute()
+    assert sorted(path.read_text().split()) == ["1", "2"]
+
+
+def test_workers_of_another_python_are_refused_before_the_first_epoch(env, spark, monkeypatch):
+    bare = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if bare is None or subprocess.run([bare, "-c", "import weir"], check=False).returncode == 0:
+        pytest.skip("there is no Python without Weir")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", bare)
+    with pytest.raises(UsageError, match=r"PYSPARK_PYTHON, or spark\.pyspark\.python"):
+        collect(env.from_collection([1]))
 
 
 class Item:

@@ -200,10 +200,12 @@ class StreamExecutionEnvironment(ConfiguredProgram):
         """Run the program and wait for its end.
 
         Raises:
-            JobExecutionError: the job ended in failure.
+            JobExecutionError: the job ended in failure. It is a `UserFunctionError` when a function
+                of the program raised, and a `UsageError`, `StorageError`, … besides when it is
+                of that kind.
             JobCancellationError: the job was cancelled. One that is stopped with a savepoint ends
                 normally.
-            UsageError: the program has no operators, or they contradict each other.
+            UsageError: the program has no operators, or they contradict each other; nothing ran.
         """
         with live_line(kernel_line()) as line:
             job = self.submit(self._job_name(job_name))

@@ -253,6 +253,12 @@ def _assign_levels(order: list[Transformation], graph: StreamGraph, default: int
         if level == 0 and not runs_on_source_side(t):
             level = 1
         levels[t.id] = level
+    if not any(levels.values()):
+        # Nothing needs a slot: who has no sink is read by nobody, and is run all the same.
+        read = {edge.source.id for t in order for group in t.inputs for edge in group}
+        for t in order:
+            if t.id not in read and not kind_named(t.kind, t.name).is_source:
+                levels[t.id] = 1
     return levels
 
 

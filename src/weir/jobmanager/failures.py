@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from weir import errors
 from weir.errors import (
     CorruptStateError,
@@ -38,14 +40,36 @@ def from_failure(failure: SlotFailure, log_file: str) -> WeirError:
     return JobExecutionError(f"slot {failure.subtask} failed{where}:\n{failure.message}")
 
 
+_NO_WEIR = re.compile(r"ModuleNotFoundError: No module named 'weir\b")
+_PYTHON_TRACE = re.compile(
+    r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?P<raised>\S.*)", re.MULTILINE
+)
+_RAISED_CHARS = 500
+OTHER_PYTHON = (
+    "Spark's Python workers run a Python in which Weir is not installed: set PYSPARK_PYTHON, or "
+    "spark.pyspark.python, to the Python of this program before the Spark session is made, install "
+    "Weir there, or activate the virtual environment"
+)
+
+
+def _last_raised(text: str) -> str:
+    """Return the last line of the last Python traceback in a text: what was raised in a worker."""
+    found = [match["raised"] for match in _PYTHON_TRACE.finditer(text)]
+    return found[-1].strip()[:_RAISED_CHARS] if found else ""
+
+
 def to_error(error: BaseException) -> WeirError:
     """Return a foreign exception as one of ours, with the readable part of its text."""
     if isinstance(error, WeirError):
         return error
     text = str(error)
+    raised = _last_raised(text)
+    if _NO_WEIR.search(text):
+        return UsageError(OTHER_PYTHON)
     for marker in ("\n\tat ", "\nJVM stacktrace", "\n\nDriver stacktrace", "\nTraceback"):
         text = text.split(marker, maxsplit=1)[0]
-    wrapped = JobExecutionError(f"{type(error).__name__}: {text.strip()[:2000]}")
+    reason = f"{text.strip()[:2000]}\n{raised}" if raised else text.strip()[:2000]
+    wrapped = JobExecutionError(f"{type(error).__name__}: {reason.strip()}")
     wrapped.__cause__ = error
     return wrapped
 

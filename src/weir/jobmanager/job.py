@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from weir.checkpoint.metadata import SourcePositions
 from weir.checkpoint.retention import JobEnd
 from weir.common.job_status import JobStatus
-from weir.errors import JobExecutionError, UsageError, WeirError
+from weir.errors import JobExecutionError, UsageError, WeirError, as_job_failure
 from weir.graph.plan import JobPlan
 from weir.jobmanager.job_actions import (
     Action,
@@ -356,10 +356,13 @@ class Job:
         return True
 
     def outcome(self, end: JobEnd, error: WeirError | None) -> tuple[JobEnd, WeirError | None]:
-        """Return how a job that is closing ends; otherwise, what is given."""
+        """Return how a job that is closing ends; otherwise, what is given.
+
+        An error is a `JobExecutionError` besides what it is.
+        """
         if isinstance(self.state, Closing):
-            return self.state.end, self.state.error
-        return end, error
+            end, error = self.state.end, self.state.error
+        return end, None if error is None else as_job_failure(error)
 
     def prospect(self, now_ms: int) -> str:
         """Say what becomes of a job whose attempt has failed."""

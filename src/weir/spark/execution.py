@@ -40,6 +40,7 @@ from weir.spark.internals import stop_progress_bar
 from weir.spark.resume import Resume
 from weir.spark.session import get_spark, is_local
 from weir.spark.sources import declare_types
+from weir.spark.workers_python import check_workers
 from weir.spark.workspace import Workspace
 from weir.storage.memory import MemoryStorage
 from weir.storage.uri import open_storage
@@ -60,6 +61,7 @@ def start(graph: StreamGraph, prepare: Callable[[dict[str, str]], Prepared]) -> 
     stop_progress_bar(spark.sparkContext)
     said = {k: v for k, v in spark.conf.getAll.items() if k.startswith(ambient.SPARK_PREFIX)}
     prepared = prepare(said)
+    check_workers(spark)
     settings, resolved = prepared.settings, prepared.resolved
     rest = _rest(resolved)
     announcement = None if rest is None else _announcement(rest)

@@ -132,7 +132,7 @@ def _tidy(type_info: TypeInformation) -> Callable[[Any], Any] | None:
     steps = [_tidy(field) or _as_it_is for field in type_info.get_field_types()]
     if all(step is _as_it_is for step in steps):
         return None
-    made = row_class(type_info.field_names)._of if isinstance(type_info, RowTypeInfo) else tuple
+    made = row_class(type_info.row_names)._of if isinstance(type_info, RowTypeInfo) else tuple
 
     def tidy(value: Any) -> Any:
         if value is None:

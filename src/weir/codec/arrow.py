@@ -142,7 +142,7 @@ def columns_to_rows(columns: list[list[Any]], type_info: TypeInformation) -> lis
     tuples = list(zip(*columns, strict=True))
     if isinstance(type_info, TupleTypeInfo):
         return tuples
-    rows: list[Any] = row_class(type_info.field_names)._of_many(tuples)
+    rows: list[Any] = row_class(type_info.row_names)._of_many(tuples)
     return rows
 
 
@@ -150,7 +150,7 @@ def _tuples(values: Sequence[Any], type_info: RowTypeInfo | TupleTypeInfo) -> Se
     """Return the fields of every record, all of the right number."""
     arity = len(type_info.get_field_types())
     is_tuple = isinstance(type_info, TupleTypeInfo)
-    wanted: type = tuple if is_tuple else row_class(type_info.field_names)  # type: ignore[union-attr]
+    wanted: type = tuple if is_tuple else row_class(type_info.row_names)  # type: ignore[union-attr]
     if not set(map(type, values)) <= {wanted}:
         if None in values:
             msg = f"a record of {type_info!r} must not be None"

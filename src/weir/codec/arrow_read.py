@@ -74,7 +74,7 @@ def _structs(array: Any, type_info: RowTypeInfo | TupleTypeInfo) -> list[Any]:
     columns = [read_column(child, t) for child, t in zip(children, types, strict=True)]
     tuples: list[Any] = list(zip(*columns, strict=True)) if columns else [()] * len(array)
     if isinstance(type_info, RowTypeInfo):
-        tuples = list(row_class(type_info.field_names)._of_many(tuples))
+        tuples = list(row_class(type_info.row_names)._of_many(tuples))
     return _with_nulls(tuples, array)
 
 

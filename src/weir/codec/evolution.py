@@ -276,7 +276,7 @@ def _row_convert(old: RowTypeInfo, new: RowTypeInfo, place: str, subject: str) -
     ]
     if old.field_names == new.field_names and not any(step for _, step in fields):
         return None
-    made = row_class(new.field_names)._of
+    made = row_class(new.row_names)._of
 
     def convert(row: Any) -> Any:
         values = row._values

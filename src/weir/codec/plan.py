@@ -22,7 +22,7 @@ from typing import Annotated, Any, Union
 import msgspec
 
 from weir.codec import pickled
-from weir.common._check import FLOAT32_MAX, INT_RANGES
+from weir.common._check import INT_RANGES
 from weir.common.time import Instant
 from weir.common.typeinfo import MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from weir.common.types import row_class
@@ -60,12 +60,23 @@ def scalar_clean(type_info: TypeInformation | None) -> Clean | None:
     """Return what tells of a list whether its values, or None, have exactly a declared scalar type.
 
     None for types that are not scalars: undeclared ones admit everything, and values with fields or
-    elements are looked into where they become columns.
+    elements are looked into where they become columns, unless there are FLOATs inside, which are
+    rounded to 32 bits at once.
     """
     if type_info is None or type_info.kind == "PICKLED_BYTE_ARRAY":
         return None
     kind = type_info.kind
-    return plan_for(type_info).clean if kind in INT_RANGES or kind in _BASIC else None
+    scalar = kind in INT_RANGES or kind in _BASIC
+    return plan_for(type_info).clean if scalar or _holds_float(type_info) else None
+
+
+def _holds_float(type_info: TypeInformation) -> bool:
+    if isinstance(type_info, (RowTypeInfo, TupleTypeInfo)):
+        return any(map(_holds_float, type_info.get_field_types()))
+    if isinstance(type_info, MapTypeInfo):
+        return _holds_float(type_info.key_type) or _holds_float(type_info.value_type)
+    element = getattr(type_info, "elem_type", None)
+    return type_info.kind == "FLOAT" if element is None else _holds_float(element)
 
 
 def plan_for(type_info: TypeInformation) -> CodecPlan:
@@ -126,7 +137,7 @@ def _clean_float32(values: Sequence[Any]) -> bool:
     floats = _present(values, float)
     if floats is None:
         return False
-    return not floats or (min(floats) >= -FLOAT32_MAX and max(floats) <= FLOAT32_MAX)
+    return list(array("f", floats)) == list(floats)
 
 
 def _clean_char(values: Sequence[Any]) -> bool:
@@ -280,7 +291,7 @@ def _tuple_plan(fields: Sequence[CodecPlan]) -> CodecPlan:
 
 def _row_plan(type_info: RowTypeInfo) -> CodecPlan:
     fields = [plan_for(t) for t in type_info.get_field_types()]
-    wanted = row_class(type_info.field_names)
+    wanted = row_class(type_info.row_names)
 
     def clean(values: Sequence[Any]) -> bool:
         rows = _present(values, wanted)

@@ -198,7 +198,7 @@ def _fields_form(type_info: RowTypeInfo | TupleTypeInfo, undeclared: _Form) -> _
     shown = _rebuilt(type_info, dict(zip(types, (f.shown for f in forms), strict=True)).__getitem__)
     make: Convert = lambda values: values  # noqa: E731 - a tuple stays one
     if isinstance(type_info, RowTypeInfo):
-        make = row_class(type_info.field_names)._of
+        make = row_class(type_info.row_names)._of
 
     def convert(steps: list[Convert | None]) -> Convert | None:
         if not any(steps):

@@ -13,6 +13,7 @@ import datetime
 import decimal
 import math
 import numbers
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -33,7 +34,7 @@ INT_RANGES = {
     "INT": (-(1 << 31), (1 << 31) - 1),
     "LONG": (-(1 << 63), (1 << 63) - 1),
 }
-FLOAT32_MAX = 3.4028234663852886e38
+_FLOAT32 = struct.Struct("<f")
 
 
 def refuse(type_name: str, value: Any, expected: str) -> NoReturn:
@@ -84,14 +85,19 @@ def check_double(value: Any) -> Any:
 
 
 def check_float(value: Any) -> Any:
-    """Check FLOAT: as DOUBLE, within the range of 32 bits."""
+    """Check FLOAT: as DOUBLE, rounded to the 32 bits that it has."""
     if value is None:
         return None
     if isinstance(value, _Real) and not isinstance(value, bool):
         plain = value if value.__class__ is float else check_double(value)
-        if -FLOAT32_MAX <= plain <= FLOAT32_MAX or not math.isfinite(plain):
+        if not math.isfinite(plain):
             return plain
-    refuse("Types.FLOAT()", value, "a float or an int within the range of 32 bits")
+        try:
+            rounded = _FLOAT32.unpack(_FLOAT32.pack(plain))[0]
+        except OverflowError:
+            refuse("Types.FLOAT()", value, "a float or an int within the range of 32 bits")
+        return plain if rounded == plain else rounded
+    refuse("Types.FLOAT()", value, "a float or an int")
 
 
 _TEXT = "text that can be encoded, without halves of surrogate pairs such as '\\ud800'"
@@ -288,9 +294,12 @@ def check_tuple(type_name: str, checks: Sequence[Check]) -> Check:
 
 
 def check_row(type_name: str, names: tuple[str, ...] | None, checks: Sequence[Check]) -> Check:
-    """Compile the check of a row; named values are put into the declared order."""
+    """Compile the check of a row; named values are put into the declared order.
+
+    Rows of a type without names have the names f0, f1, and so on.
+    """
     arity = len(checks)
-    wanted = row_class(names)
+    wanted = row_class(tuple(f"f{i}" for i in range(arity)) if names is None else names)
     order = names if names is not None else ()
     fields = f"a Row, tuple or list of {arity} values"
     if names is not None:

@@ -146,8 +146,8 @@ class Configuration:
         return self.add_all(other)
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
-        """Put all entries, as text, into a dict."""
-        target_dict.update(self.to_dict())
+        """Put all entries into a dict, each value as it was given."""
+        target_dict.update(self._values)
 
     def to_dict(self) -> dict[str, str]:
         """Return all entries as text."""
@@ -158,13 +158,16 @@ class Configuration:
         return self._values.pop(key, _MISSING) is not _MISSING
 
     @staticmethod
-    def parse_list_value(value: str) -> list[str]:
-        """Split a list such as `a;b` or `[a, b]`."""
+    def parse_list_value(value: str | None) -> list[str]:
+        """Split a list such as `a;b`, `[a, b]`, or lines that begin with `- `."""
         if not value:
             return []
         text = value.strip()
         if text.startswith("[") and text.endswith("]"):
             return [item.strip().strip("'\"") for item in text[1:-1].split(",") if item.strip()]
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        if all(line.startswith("- ") for line in lines):
+            return [line[2:].strip().strip("'\"") for line in lines]
         return text.split(";")
 
     def __deepcopy__(self, memo: Any = None) -> Configuration:
@@ -175,11 +178,13 @@ class Configuration:
         """Compare entries."""
         return isinstance(other, Configuration) and self._values == other._values
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        """Hash the entries as they are now."""
+        return frozenset(self.to_dict().items()).__hash__()
 
     def __str__(self) -> str:
-        """Show all entries as text."""
-        return str(self.to_dict())
+        """Show all entries as Flink does: `{k1=v1, k2=1}`."""
+        return f"{{{', '.join(f'{key}={value}' for key, value in self.to_dict().items())}}}"
 
     def __repr__(self) -> str:
         """Show all entries."""

@@ -92,6 +92,31 @@ class TypeInformation(Generic[T_co]):
         """Show the call on `Types` that makes this type."""
         return f"Types.{self.kind}({', '.join(map(repr, self._args))})"
 
+    def __str__(self) -> str:
+        """Show the type as PyFlink does."""
+        return _NAMES.get(self.kind) or f"{type(self).__name__}<{', '.join(map(str, self._args))}>"
+
+
+_NAMES = {
+    "STRING": "String",
+    "BYTE": "Byte",
+    "BOOLEAN": "Boolean",
+    "SHORT": "Short",
+    "INT": "Integer",
+    "LONG": "Long",
+    "FLOAT": "Float",
+    "DOUBLE": "Double",
+    "CHAR": "Character",
+    "BIG_INT": "BigInteger",
+    "BIG_DEC": "BigDecimal",
+    "INSTANT": "InstantTypeInfo",
+    "SQL_DATE": "DateTypeInfo",
+    "SQL_TIME": "TimeTypeInfo",
+    "SQL_TIMESTAMP": "TimestampTypeInfo",
+    "TIMESTAMP_LTZ": "TimestampLtzTypeInfo",
+    "PICKLED_BYTE_ARRAY": "PickledByteArrayTypeInfo",
+}
+
 
 class BasicTypeInfo(TypeInformation[T_co]):
     """A number, a string, a boolean, a date: one indivisible value.
@@ -365,6 +390,10 @@ class TupleTypeInfo(TypeInformation[tuple[Any, ...]]):
         """Show the call on `Types` that makes this type."""
         return f"Types.TUPLE({list(self._args[0])!r})"
 
+    def __str__(self) -> str:
+        """Show the type as PyFlink does."""
+        return f"TupleTypeInfo({', '.join(map(str, self._args[0]))})"
+
 
 class RowTypeInfo(TypeInformation[Row]):
     """A `Row` with one type per field, with or without field names.
@@ -397,10 +426,15 @@ class RowTypeInfo(TypeInformation[Row]):
         names: tuple[str, ...] | None = self._args[1]
         return names
 
+    @property
+    def row_names(self) -> tuple[str, ...]:
+        """The names of the fields of its rows: f0, f1, and so on when the type has none."""
+        names = self.field_names
+        return tuple(f"f{i}" for i in range(len(self._args[0]))) if names is None else names
+
     def get_field_names(self) -> list[str]:
         """Return the names; f0, f1, and so on when the type has none."""
-        names = self.field_names
-        return [f"f{i}" for i in range(len(self._args[0]))] if names is None else list(names)
+        return list(self.row_names)
 
     def get_field_index(self, field_name: str) -> int:
         """Return the position of a field, -1 when there is none of that name."""
@@ -423,6 +457,13 @@ class RowTypeInfo(TypeInformation[Row]):
         if self.field_names is None:
             return f"Types.ROW({types!r})"
         return f"Types.ROW_NAMED({list(self.field_names)!r}, {types!r})"
+
+    def __str__(self) -> str:
+        """Show the type as PyFlink does."""
+        shown = list(map(str, self._args[0]))
+        if self.field_names is not None:
+            shown = [f"{name}: {t}" for name, t in zip(self.field_names, shown, strict=True)]
+        return f"RowTypeInfo({', '.join(shown)})"
 
 
 def _basic(kind: str, of: type[T]) -> Callable[[], TypeInformation[T]]:

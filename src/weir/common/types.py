@@ -30,6 +30,10 @@ class RowKind(enum.Enum):
     UPDATE_AFTER = 2
     DELETE = 3
 
+    def __str__(self) -> str:
+        """Show the kind as Flink does: +I, -U, +U, -D."""
+        return ("+I", "-U", "+U", "-D")[self.value]
+
 
 class Row:
     """A fixed number of values, addressed by position and, when named, by name.
@@ -136,7 +140,7 @@ class Row:
         """
         wanted, before = self.__class__, self._values
         if in_order and self._order is not None:
-            wanted = row_class(tuple(sorted(self._fields or ())), self._kind)
+            wanted = row_class(tuple(sorted(self._fields or (), key=_rank)), self._kind)
             before = self.__weir_key__()
         values = tuple([change(value) for value in before])
         same = wanted is self.__class__ and all(map(is_, values, before))
@@ -261,6 +265,13 @@ def row_class(field_names: tuple[str, ...] | None, kind: RowKind = RowKind.INSER
     return found
 
 
+def _rank(name: str) -> tuple[int, str]:
+    """Order names alphabetically, and f0, f1, … f10 by their numbers: as if they had none."""
+    digits = name[1:]
+    numbered = name[:1] == "f" and digits.isdecimal()
+    return (int(digits), "f") if numbered else (0, name)
+
+
 def _create_class(field_names: tuple[str, ...] | None, kind: RowKind) -> type[Row]:
     members: dict[str, Any] = {"__slots__": (), "_kind": kind, "__module__": Row.__module__}
     if field_names is not None:
@@ -268,7 +279,7 @@ def _create_class(field_names: tuple[str, ...] | None, kind: RowKind) -> type[Ro
         if len(index) != len(field_names) or not all(isinstance(n, str) for n in field_names):
             msg = f"row fields need different names that are strings, got {list(field_names)!r}"
             raise ValueError(msg)
-        order = tuple(index[name] for name in sorted(field_names))
+        order = tuple(index[name] for name in sorted(field_names, key=_rank))
         members |= {
             "_fields": field_names,
             "_index": index,

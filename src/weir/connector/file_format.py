@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from weir.common._text import written
 from weir.common.serialization import Encoder
 from weir.common.typeinfo import RowTypeInfo
 from weir.common.types import Row
@@ -302,7 +303,10 @@ def _csv_text(rows: Sequence[Sequence[Any]], quoting: Any) -> str:
 
 
 class TextFormat(FileFormat):
-    """`str(value)` and a newline, in a given character set."""
+    """A record as text and a newline, in a given character set.
+
+    Records of declared types look as PyFlink writes them, `(a,1)`; others as `str` shows them.
+    """
 
     suffix = ".txt"
 
@@ -317,7 +321,7 @@ class TextFormat(FileFormat):
 
     def bind(self, type_info: Any) -> OpenPart:
         """Accept any type."""
-        charset = self.charset
+        charset, shown = self.charset, written(type_info)
 
         def encode(values: list[Any]) -> bytes:
             if not values:
@@ -331,7 +335,7 @@ class TextFormat(FileFormat):
                 raise
 
         def encode_any(values: list[Any]) -> bytes:
-            texts = list(map(str, values))
+            texts = list(map(shown, values))
             if len(texts) != len(values):  # `map` took a StopIteration for its end
                 texts = [str(value) for value in values]
             return ("\n".join(texts) + "\n").encode(charset)

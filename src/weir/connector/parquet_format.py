@@ -112,7 +112,7 @@ def _as_rows(values: list[Any], declared: RowTypeInfo) -> list[Any]:
     width = len(declared.get_field_types())
     if set(map(type, values)) != {tuple} or set(map(len, values)) != {width}:
         return values
-    rows: list[Any] = list(row_class(declared.field_names)._of_many(values))
+    rows: list[Any] = list(row_class(declared.row_names)._of_many(values))
     return rows
 
 

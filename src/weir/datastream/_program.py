@@ -13,8 +13,18 @@ from weir.common.configuration import Configuration
 from weir.common.job_client import JobClient
 from weir.datastream._checks import check_text
 from weir.errors import UsageError
-from weir.graph.kinds import SOURCE, Kind
+from weir.graph.kinds import (
+    BATCH_SINK,
+    COLLECT,
+    FUNCTION_SINK,
+    PRINT,
+    SOURCE,
+    WRITER_SINK,
+    Kind,
+)
 from weir.graph.transformation import DEFAULT_JOB_NAME, Edge, StreamGraph, Transformation
+
+_SINKS = {kind.name for kind in (BATCH_SINK, COLLECT, FUNCTION_SINK, PRINT, WRITER_SINK)}
 
 
 class ProgramEngine(Protocol):
@@ -134,11 +144,17 @@ def _check_parallelism(graph: StreamGraph) -> None:
             raise UsageError(msg)
 
 
+def _pact(operator: Transformation) -> str:
+    if operator.kind == SOURCE.name:
+        return "Data Source"
+    return "Data Sink" if operator.kind in _SINKS else "Operator"
+
+
 def _plan_node(operator: Transformation, graph: StreamGraph) -> dict[str, Any]:
     node: dict[str, Any] = {
         "id": operator.id,
         "type": operator.name,
-        "pact": "Data Source" if operator.kind == SOURCE.name else "Operator",
+        "pact": _pact(operator),
         "contents": operator.options.get("description", operator.name),
         "parallelism": operator.parallelism or graph.parallelism or None,
     }

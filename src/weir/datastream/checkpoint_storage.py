@@ -18,6 +18,12 @@ __all__ = [
 ]
 
 
+def without_last_slash(path: str) -> str:
+    """Return a path or URI without slashes at its end, as Flink does; a root keeps its own."""
+    kept = path.rstrip("/")
+    return path if not kept or kept.endswith(":") else kept
+
+
 class CheckpointStorage:
     """Base of the places where checkpoints are kept.
 
@@ -113,7 +119,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         if write_buffer_size < -1:
             msg = f"write_buffer_size must be -1 or at least 0, found {write_buffer_size!r}"
             raise UsageError(msg)
-        self._checkpoint_path = str(checkpoint_path)
+        self._checkpoint_path = without_last_slash(str(checkpoint_path))
         self._threshold = threshold
         self._write_buffer_size = write_buffer_size
 

@@ -160,7 +160,22 @@ class SlotSharingGroup:
             return self
 
         def build(self) -> SlotSharingGroup:
-            """Return the group."""
+            """Return the group.
+
+            Raises:
+                UsageError: something is asked for, and not CPU cores and task heap memory.
+            """
+            heap = self._memory.get("task_heap_memory")
+            if self._cpu_cores is None and not self._memory and not self._external:
+                return SlotSharingGroup(name=self._name)
+            if not self._cpu_cores or self._cpu_cores < 0 or not heap or heap.bytes_size <= 0:
+                msg = (
+                    f"slot sharing group {self._name!r}: The cpu cores and task heap memory are "
+                    "required when specifying the resource of a slot sharing group. You need to "
+                    "explicitly configure them with positive value; found "
+                    f"{self._cpu_cores!r} and {heap!r}"
+                )
+                raise UsageError(msg)
             return SlotSharingGroup(
                 name=self._name,
                 cpu_cores=self._cpu_cores,

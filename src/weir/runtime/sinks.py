@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from weir.backend.base import SnapshotKind
+from weir.common._text import printed
 from weir.connector.function_sink import InvokeContext
 from weir.connector.sink import NewerOutput, SinkWriter, WriterContext, blamed
 from weir.graph.plan import OperatorNode
@@ -181,6 +182,10 @@ class FunctionSink(StatefulOperator):
 class ReportSink(StatefulOperator):
     """print and collect: records travel to the driver with the epoch's report."""
 
+    def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
+        super().__init__(node, facts)
+        self._shown = printed(node.options.get("input_type"))
+
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Add the records to the report of this epoch."""
         self.records_in += len(chunk.values)
@@ -194,4 +199,5 @@ class ReportSink(StatefulOperator):
         many = self.node.parallelism > 1
         number = str(self.facts.subtask + 1) if many else ""
         prefix = ":".join(p for p in (identifier, number) if p)
-        return f"{prefix}> {value}" if prefix else str(value)
+        shown = self._shown(value)
+        return f"{prefix}> {shown}" if prefix else shown

@@ -72,9 +72,26 @@ def test_a_configuration_shows_its_values_as_text() -> None:
         "s": "RUNNING",
         "l": "a;b",
     }
-    target: dict[str, str] = {}
-    Configuration.from_dict({"a": 1}).add_all_to_dict(target)
-    assert target == {"a": "1"}
+
+
+def test_a_configuration_gives_its_values_as_they_were_set() -> None:
+    target: dict[str, Any] = {}
+    Configuration.from_dict({"a": 1, "b": True}).add_all_to_dict(target)
+    assert target == {"a": 1, "b": True}
+
+
+def test_equal_configurations_hash_alike_and_show_themselves_as_in_flink() -> None:
+    one = Configuration().set_string("k1", "v1").set_integer("k2", 1)
+    other = Configuration().set_string("k1", "v1")
+    assert len({one, other}) == 2
+    assert len({one, other.set_integer("k2", 1)}) == 1
+    assert str(one) == "{k1=v1, k2=1}"
+
+
+@pytest.mark.parametrize("text", ["a;b c", "[a, b c]", "- a\n- b c", "['a', \"b c\"]"])
+def test_lists_have_the_spellings_of_flink(text: str) -> None:
+    assert Configuration.parse_list_value(text) == ["a", "b c"]
+    assert Configuration.parse_list_value(None) == []
 
 
 def test_configurations_are_merged_copied_and_compared() -> None:

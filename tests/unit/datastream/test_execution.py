@@ -311,11 +311,13 @@ def test_the_submitted_configuration_is_a_copy_with_the_backends_last_word(env, 
 
 
 def test_the_plan_shows_nodes_and_how_records_get_there(env):
-    env.from_sequence(1, 2).name("numbers").key_by(lambda x: x).map(print).set_parallelism(3)
+    mapped = env.from_sequence(1, 2).name("numbers").key_by(lambda x: x).map(print)
+    mapped.set_parallelism(3).print()
     nodes = json.loads(env.get_execution_plan())["nodes"]
     assert [(n["id"], n["type"], n["pact"]) for n in nodes] == [
         (1, "numbers", "Data Source"),
         (2, "Map", "Operator"),
+        (3, "Sink: Print to Std. Out", "Data Sink"),
     ]
     assert nodes[1]["parallelism"] == 3
     assert nodes[1]["predecessors"] == [{"id": 1, "ship_strategy": "HASH", "side": "first"}]

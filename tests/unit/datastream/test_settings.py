@@ -315,7 +315,7 @@ def test_the_rest_of_the_environments_settings_are_kept(env):
     env.set_buffer_timeout(7)
     env.set_default_local_parallelism(3)
     env.set_stream_time_characteristic(TimeCharacteristic.EventTime)
-    env.register_slot_sharing_group(SlotSharingGroup.builder("g").set_cpu_cores(1).build())
+    env.register_slot_sharing_group(SlotSharingGroup.builder("g").build())
     assert env.is_changelog_state_backend_enabled() is True
     assert env.get_default_savepoint_directory() == "file:///save"
     assert env.get_buffer_timeout() == 7
@@ -378,6 +378,20 @@ def test_every_key_that_the_door_writes_is_one_that_the_engine_knows(env, checkp
     env.add_classpaths("b.jar")
     env.register_cached_file("f", "n")
     assert Settings([env.effective_configuration().to_dict()]).validate() == []
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda b: b.set_cpu_cores(1.0).set_task_off_heap_memory_mb(10),
+        lambda b: b.set_task_heap_memory_mb(10),
+        lambda b: b.set_cpu_cores(1.0).set_task_heap_memory_mb(0),
+        lambda b: b.set_external_resource("gpu", 1.0),
+    ],
+)
+def test_slot_sharing_groups_need_cores_and_heap_when_they_ask_for_anything(ask):
+    with pytest.raises(UsageError, match="cpu cores and task heap memory are required"):
+        ask(SlotSharingGroup.builder("g")).build()
 
 
 def test_slot_sharing_groups_hold_their_wishes():

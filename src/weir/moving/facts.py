@@ -194,6 +194,17 @@ DIFFERENT: Final = (
         "[begin where they were](../concepts/time-and-watermarks.md#after-a-failure)",
     ),
     _different(
+        "numbers that their declared type cannot hold",
+        "wrap around (`Types.SHORT()` of 43878 is -21658)",
+        "are refused",
+    ),
+    _different(
+        "BATCH mode",
+        "backtracks to the stages that failed",
+        "[as in Flink](../concepts/execution-modes.md), but a restart begins at the beginning",
+        calls=("set_runtime_mode",),
+    ),
+    _different(
         "count windows",
         "keep what was in windows that fired",
         "are emptied; [more on windows](../concepts/windows.md#differences-from-flink)",

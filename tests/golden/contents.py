@@ -71,7 +71,7 @@ TYPED: dict[str, tuple[TypeInformation, Any]] = {
     "SQL_TIME": (Types.SQL_TIME(), datetime.time(23, 59, 59, 999_999)),
     "SQL_TIMESTAMP": (Types.SQL_TIMESTAMP(), MOMENT),
     "TIMESTAMP_LTZ": (Types.TIMESTAMP_LTZ(), MOMENT.replace(tzinfo=datetime.timezone.utc)),
-    "ROW": (Types.ROW([LONG, STRING]), Row(1, None)),
+    "ROW": (Types.ROW([LONG, STRING]), Row(f0=1, f1=None)),
     "ROW_NAMED": (Types.ROW_NAMED(["n", "s"], [LONG, STRING]), Row(n=1, s="a")),
     "TUPLE": (Types.TUPLE([LONG, Types.TUPLE([STRING])]), (1, ("a",))),
     "PRIMITIVE_ARRAY": (Types.PRIMITIVE_ARRAY(Types.BYTE()), b"\x00\xff"),

@@ -114,4 +114,4 @@ def test_a_row_is_a_key():
     records = [(Row(1), 1), (Row(2), 10), (Row(1), 2)]
     row = Types.ROW([Types.LONG()])
     count, last = totals(row, records, ROUTES["from the source"], lambda s: s.key_by(0), by_sum)
-    assert (count, last) == (3, {Row(1): 3, Row(2): 10})
+    assert (count, last) == (3, {Row(f0=1): 3, Row(f0=2): 10})

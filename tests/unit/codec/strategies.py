@@ -72,7 +72,7 @@ def _plain_values(type_info: TypeInformation) -> st.SearchStrategy[Any]:
     if isinstance(type_info, TupleTypeInfo):
         return st.tuples(*map(values_of, type_info.get_field_types()))
     if isinstance(type_info, RowTypeInfo):
-        made = row_class(type_info.field_names)
+        made = row_class(type_info.row_names)
         return st.tuples(*map(values_of, type_info.get_field_types())).map(made._of)
     if isinstance(type_info, MapTypeInfo):
         keys = values_of(type_info.key_type, null=False)

@@ -46,7 +46,7 @@ MEMBERS: dict[str, tuple[list[Any], list[Any]]] = {
     "SQL_TIMESTAMP": ([], [ZONED.replace(tzinfo=None)]),
     "TIMESTAMP_LTZ": ([], [ZONED]),
     "PICKLED_BYTE_ARRAY": ([], [{1, 2}, (1, [2])]),
-    "ROW": ([[LONG, STRING]], [Row(1, "a"), Row(None, None)]),
+    "ROW": ([[LONG, STRING]], [Row(f0=1, f1="a"), Row(f0=None, f1=None)]),
     "ROW_NAMED": ([["n", "s"], [LONG, STRING]], [Row(n=1, s="a")]),
     "TUPLE": ([[LONG, STRING]], [(1, "a")]),
     "PRIMITIVE_ARRAY": ([BYTE], [b"\x00\xff", b""]),
@@ -191,10 +191,10 @@ def test_fields_are_added_removed_and_reordered_by_name() -> None:
 
 def test_rows_without_names_go_by_position() -> None:
     assert migrated(Types.ROW([INT, STRING]), Types.ROW([DOUBLE, STRING]), [Row(1, "a")]) == [
-        Row(1.0, "a")
+        Row(f0=1.0, f1="a")
     ]
     assert migrated(Types.ROW([INT]), named(a=LONG), [Row(1)]) == [Row(a=1)]
-    assert migrated(named(a=INT), Types.ROW([LONG]), [Row(a=1)]) == [Row(1)]
+    assert migrated(named(a=INT), Types.ROW([LONG]), [Row(a=1)]) == [Row(f0=1)]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from weir.common import Configuration, Duration, Types
 from weir.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 from weir.datastream import KeyedCoProcessFunction, KeyedProcessFunction
+from weir.datastream.window import TumblingEventTimeWindows
 from weir.errors import UsageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -151,3 +152,27 @@ def test_bounded_input_that_was_read_does_not_hold_a_stream_back(env, spark, tmp
     both = stream.key_by(lambda v: 0).connect(table.key_by(lambda v: 0))
     with both.process(Both(), Types.LONG()).execute_and_collect() as records:
         assert next(iter(records)) == 10
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_rows_of_a_dataframe_are_summed_by_window_with_their_times_in_a_column(
+    env, spark, tmp_path, streaming
+):
+    columns = ("id % 7 AS key", "id AS n", "timestamp_millis(id * 10) AS at")
+    frame = spark.range(600).selectExpr(*columns)
+    if streaming:
+        settings = Configuration()
+        settings.set_string("weir.trigger", "available-now")
+        env.configure(settings)
+        frame.repartition(3).write.parquet(str(tmp_path / "rows"))
+        frame = spark.readStream.schema(frame.schema).parquet(str(tmp_path / "rows"))
+    bound = Duration.of_millis(6_000)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(bound).with_timestamp_assigner("at")
+    rows = env.from_dataframe(frame).assign_timestamps_and_watermarks(strategy)
+    sums = rows.key_by(lambda row: row.key).window(TumblingEventTimeWindows.of(1000)).sum("n")
+    with sums.execute_and_collect() as found:
+        totals = sorted((row.key, row.n) for row in found)
+    expected = {}
+    for n in range(600):
+        expected[n % 7, n // 100] = expected.get((n % 7, n // 100), 0) + n
+    assert totals == sorted((key, total) for (key, _), total in expected.items())

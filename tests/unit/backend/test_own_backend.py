@@ -34,7 +34,7 @@ def create(context, key_type, key_groups, namespace_type):
     made.append(context.operator)
     return HashMapBackend(key_type, key_groups, namespace_type)
 
-def expand(source, key_groups):
+def expand(source, key_groups, names=None):
     return source
 
 PROVIDER = BackendProvider(create, expand_native=expand)

@@ -89,6 +89,36 @@ def test_without_named_partitions_the_furthest_row_counts(env, stream):
     assert sorted(record[1] for record in found if record[2]) == [1, 2, 2, 3]
 
 
+@pytest.fixture
+def drifting(env, tmp_path):
+    """Two files an epoch, three times; one of the two is always far behind the other."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for n in range(3):
+        for site, times in (("fast", [1000 * n, 1000 * n + 999]), ("slow", [n, n + 1])):
+            pq.write_table(pa.table({"site": [site] * 2, "ts": times}), folder / f"{n}{site}.pq")
+            os.utime(folder / f"{n}{site}.pq", (1_000_000 + n, 1_000_000 + n))
+    settings = Configuration()
+    settings.set_string("weir.trigger", "available-now")
+    env.configure(settings)
+    return folder
+
+
+@pytest.mark.parametrize("make", [MONOTONOUS, GENERATED])
+def test_a_file_that_lags_behind_others_loses_nothing(env, spark, drifting, make):
+    reader = spark.readStream.schema("site string, ts bigint").option("maxFilesPerTrigger", 2)
+    rows = reader.option("pathGlobFilter", "*.pq").parquet(str(drifting))
+    found = judged(env.from_dataframe(rows.where("ts >= 0").selectExpr("site", "ts")), make)
+    assert len(found) == 12
+    assert [record for record in found if record[2]] == []
+
+
+def test_where_spark_groups_rows_of_files_the_furthest_row_counts(env, spark, drifting):
+    reader = spark.readStream.schema("site string, ts bigint").option("maxFilesPerTrigger", 2)
+    rows = reader.option("pathGlobFilter", "*.pq").parquet(str(drifting)).dropDuplicates()
+    assert [record for record in judged(env.from_dataframe(rows), MONOTONOUS) if record[2]] != []
+
+
 def test_a_partition_column_that_is_not_there_is_refused(env, stream):
     with pytest.raises(UsageError, match=r"partition_by names \['sight'\].*'site', 'ts'"):
         env.from_dataframe(stream, partition_by="sight")

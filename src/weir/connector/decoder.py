@@ -82,25 +82,36 @@ class Decoder(ABC):
 class TypedColumns(Decoder):
     """Rows whose columns are the fields of the records.
 
-    The values of the columns in `partition_by` name the partition that a row is of. A column
-    `file_column` is none of the records': it names the file of a row, which is a partition.
+    The values of the columns in `partition_by` name the partition that a row is of.
     """
 
     type_info: Any
     partition_by: tuple[str, ...] = ()
-    file_column: str | None = None
 
     def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
         """Hand the columns on as they are, one partition after the other."""
-        columns = self.partition_by if self.file_column is None else (self.file_column,)
-        for name, rows in _partitions(batch, columns):
-            yield Partition(name, ends=self.file_column is not None)
-            yield Columns(self._without_file(rows), self.type_info)
-        if not columns:
+        for name, rows in _partitions(batch, self.partition_by):
+            yield Partition(name)
+            yield Columns(rows, self.type_info)
+        if not self.partition_by:
             yield Columns(batch, self.type_info)
 
-    def _without_file(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        return rows if self.file_column is None else rows.drop_columns([self.file_column])
+
+@dataclass(frozen=True)
+class ByFile(Decoder):
+    """Rows with one column more than the decoder behind it knows: the file that a row is of.
+
+    Each file is a partition, and read in one epoch.
+    """
+
+    decoder: Decoder
+    column: str
+
+    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+        """Decode one file after the other."""
+        for name, rows in _partitions(batch, (self.column,)):
+            yield Partition(name, ends=True)
+            yield from self.decoder.decode(rows.drop_columns([self.column]))
 
 
 def _partitions(

@@ -213,6 +213,18 @@ def is_initializing(query: StreamingQuery) -> bool:
     return str(query.status["message"]).startswith("Initializing")
 
 
+def plan_nodes(frame: DataFrame) -> set[str]:
+    """Return the kinds of nodes that Spark's analysed plan of a DataFrame has."""
+    found: set[str] = set()
+    waiting = [frame._jdf.queryExecution().analyzed()]
+    while waiting:
+        node = waiting.pop()
+        found.add(str(node.getClass().getSimpleName()))
+        children = node.children()
+        waiting += [children.apply(i) for i in range(children.size())]
+    return found
+
+
 def spark_stopped(spark: SparkSession) -> bool:
     """Tell whether somebody stopped Spark under our feet.
 

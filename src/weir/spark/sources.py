@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -22,7 +23,7 @@ from pyspark.sql.types import StructType
 from weir.clock import SystemClock
 from weir.codec.arrow import arrow_schema_for, type_from_arrow
 from weir.connector.builtin_sources import DataFrameSource
-from weir.connector.decoder import Decoder, JournalEntries, TypedColumns
+from weir.connector.decoder import ByFile, Decoder, JournalEntries, TypedColumns
 from weir.connector.source import (
     FileRows,
     Journal,
@@ -44,7 +45,7 @@ from weir.runtime.context import RuntimeContext
 from weir.runtime.metrics import OperatorMetrics
 from weir.runtime.operator import TaskFacts
 from weir.spark.function_source import FunctionRunner
-from weir.spark.internals import arrow_schema
+from weir.spark.internals import arrow_schema, plan_nodes
 from weir.spark.kept_rows import kept_splits
 from weir.spark.planned_source import planned_stream
 from weir.spark.resume import Resume
@@ -53,6 +54,15 @@ from weir.spark.worker import SourceColumns
 _KEPT_FILES_PER_BATCH = 8
 _KEPT_ROWS_PER_FILE = 500_000
 _FILE = "__weir_file"
+# Spark's hidden column goes through these unchanged, and there is one source below them.
+_KEEP_FILES = {
+    "EventTimeWatermark",
+    "Filter",
+    "Project",
+    "StreamingRelation",
+    "StreamingRelationV2",
+    "SubqueryAlias",
+}
 
 
 @dataclass
@@ -148,11 +158,14 @@ class SourceOpener:
             position=self._resume.position(uid_of(node)),
         )
         stream = source.open(opening)
+        # Whose time nobody asks for need not be told apart.
+        timed = any(op.kind == TIMESTAMPS.name for op in plan.operators)
         if isinstance(stream, FileRows):
-            return OpenedSource(node, source.bounded, self._files(stream), stream.decoder)
+            rows, decoder = self._files(stream), stream.decoder
+            if source.bounded:
+                return OpenedSource(node, True, rows, decoder)
+            return _opened_by_file(node, rows, decoder, by_file=timed)
         if isinstance(stream, TableRows):
-            # Whose time nobody asks for need not be told apart.
-            timed = any(op.kind == TIMESTAMPS.name for op in plan.operators)
             return self._table(node, stream, by_partition=timed)
         if isinstance(stream, Splits):
             return self._splits(node, stream, bounded=source.bounded)
@@ -205,7 +218,8 @@ class SourceOpener:
         frame: DataFrame = rows.table
         decoder = TypedColumns(rows.type_info, rows.partition_by if by_partition else ())
         if frame.isStreaming:
-            return OpenedSource(node, False, frame, decoder)
+            by_file = by_partition and not rows.partition_by
+            return _opened_by_file(node, frame, decoder, by_file=by_file)
         kept = self._keep(node, frame)
         splits = kept_splits(
             self._spark, kept, frame.schema, decoder, files_per_batch=_KEPT_FILES_PER_BATCH
@@ -218,7 +232,7 @@ class SourceOpener:
         stream = reader.option("maxFilesPerTrigger", _KEPT_FILES_PER_BATCH).parquet(str(kept))
         if by_partition and not rows.partition_by:
             stream = stream.select("*", F.col("_metadata.file_name").alias(_FILE))
-            decoder = TypedColumns(rows.type_info, file_column=_FILE)
+            return OpenedSource(node, True, stream, ByFile(decoder, _FILE), kept=kept)
         return OpenedSource(node, True, stream, decoder, kept=kept)
 
     def _keep(self, node: OperatorNode, frame: DataFrame) -> Path:
@@ -228,6 +242,27 @@ class SourceOpener:
             writer = frame.write.mode("overwrite")
             writer.option("maxRecordsPerFile", _KEPT_ROWS_PER_FILE).parquet(str(path))
         return path
+
+
+def _opened_by_file(
+    node: OperatorNode, frame: DataFrame, decoder: Decoder, *, by_file: bool
+) -> OpenedSource:
+    """Return an unbounded source, with one partition for each file if Spark tells files apart."""
+    named = _with_files(frame) if by_file else None
+    if named is None:
+        return OpenedSource(node, False, frame, decoder)
+    return OpenedSource(node, False, named, ByFile(decoder, _FILE))
+
+
+def _with_files(frame: DataFrame) -> DataFrame | None:
+    """Return a stream with the file of every row in a column of its own; None without files."""
+    if "_metadata" in frame.columns or not plan_nodes(frame) <= _KEEP_FILES:
+        return None
+    try:
+        return frame.select("*", F.col("_metadata.file_path").alias(_FILE))
+    except AnalysisException:
+        # Rows of a log, a socket or a rate have no such column.
+        return None
 
 
 def uid_of(node: OperatorNode) -> str:

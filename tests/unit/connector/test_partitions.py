@@ -8,7 +8,18 @@ import pyarrow as pa
 import pytest
 
 from weir.connector.builtin_sources import DataFrameSource, SequenceSource
-from weir.connector.decoder import END, Columns, Partition, PickledRecords, Piece, TypedColumns
+from weir.connector.decoder import (
+    END,
+    ByFile,
+    Columns,
+    Decoder,
+    Partition,
+    PickledRecords,
+    Piece,
+    Records,
+    TextLines,
+    TypedColumns,
+)
 from weir.connector.source import Opening, SplitReader, SplitRows
 
 ROWS = pa.record_batch(
@@ -20,7 +31,7 @@ ROWS = pa.record_batch(
 )
 
 
-def decoded(decoder: TypedColumns, batch: pa.RecordBatch) -> list[tuple[Partition | None, list]]:
+def decoded(decoder: Decoder, batch: pa.RecordBatch) -> list[tuple[Partition | None, list]]:
     """Return the values of the pieces, with the partition they are said to be of."""
     found: list[tuple[Partition | None, list]] = []
     current: Partition | None = None
@@ -52,12 +63,22 @@ def test_without_such_columns_nothing_is_said_of_partitions() -> None:
 
 
 def test_a_column_of_files_is_none_of_the_records() -> None:
-    decoder = TypedColumns(None, file_column="topic")
+    decoder = ByFile(TypedColumns(None), "topic")
     pieces: list[Piece] = list(decoder.decode(ROWS.slice(0, 2)))
     assert pieces[0] == Partition('{"topic": "a"}', ends=True)
     assert isinstance(pieces[1], Columns)
     assert pieces[1].batch.schema.names == ["partition", "value"]
     assert decoded(decoder, ROWS.slice(0, 3))[0][1] == [1, 3]
+
+
+def test_lines_of_a_file_are_a_partition_that_ends() -> None:
+    lines = pa.record_batch({"value": ["x", "y", "z"], "file": ["1", "2", "1"]})
+    assert list(ByFile(TextLines(), "file").decode(lines)) == [
+        Partition('{"file": "1"}', ends=True),
+        Records(["x", "z"]),
+        Partition('{"file": "2"}', ends=True),
+        Records(["y"]),
+    ]
 
 
 def test_an_empty_batch_has_no_partitions() -> None:

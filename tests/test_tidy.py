@@ -66,7 +66,6 @@ HOMES = {
     "rocksdict": {"backend"},
     "cryptography": {"cli"},
     "confluent_kafka": {"connector"},
-    "fastavro": {"datastream"},
     "psycopg": {"connector"},
 }
 

@@ -160,7 +160,13 @@ class StreamExecutionEnvironment(ConfiguredProgram):
     def add_source(
         self, source_func: Any, source_name: str = "Custom Source", type_info: Any = None
     ) -> DataStream:
-        """Return a stream of the records that a `SourceFunction` collects."""
+        """Return a stream of the records that a `SourceFunction` collects.
+
+        Sources in the older spelling, such as `FlinkKafkaConsumer`, are taken as well.
+        """
+        if isinstance(source_func, Source):
+            strategy = WatermarkStrategy.no_watermarks()
+            return self.from_source(source_func, strategy, source_name, type_info)
         require_instance(source_func, "SourceFunction")
         require_type(source_func, SourceFunction, "a SourceFunction")
         declared = declared_type(type_info, "type_info")

@@ -1,5 +1,6 @@
 """Kafka sources and sinks, at PyFlink's path."""
 
+from weir.connector.kafka.legacy import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
 from weir.connector.kafka.offsets import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -16,6 +17,8 @@ from weir.connector.kafka.sink import (
 from weir.connector.kafka.source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [
+    "FlinkKafkaConsumer",
+    "FlinkKafkaProducer",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
     "KafkaRecordDeserializationSchema",
@@ -27,4 +30,5 @@ __all__ = [
     "KafkaSourceBuilder",
     "KafkaTopicPartition",
     "KafkaTopicSelector",
+    "Semantic",
 ]

@@ -107,8 +107,11 @@ class KafkaPlanner(SplitPlanner):
         if self._bound is not None:
             ends = {p: max(n, self._bound.offsets.get(p, n)) for p, n in position.offsets.items()}
             return advance(position, ends, limit)
-        position = self._discover(position)
-        return advance(position, self._cluster.latest(position.offsets), limit)
+        found = self._discover(position)
+        if limit is not None and len(found.offsets) > len(position.offsets):
+            # First it is written down where new partitions begin, then they are read from there.
+            return found
+        return advance(found, self._cluster.latest(found.offsets), limit)
 
     def _discover(self, position: KafkaPosition) -> KafkaPosition:
         """Look for new partitions and exchanged topics, at the start and now and then."""

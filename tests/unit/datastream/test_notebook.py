@@ -43,7 +43,7 @@ def test_a_stream_shows_what_its_records_are():
     env = StreamExecutionEnvironment()
     stream = env.from_collection([1], Types.LONG())
     assert "<b>DataStream</b>" in stream._repr_html_()
-    assert "Types.LONG()" in stream._repr_html_()
+    assert "<td>Long</td>" in stream._repr_html_()
     keyed = stream.map(lambda v: v).name("Same").key_by(lambda v: v)
     assert "<b>KeyedStream</b>" in keyed._repr_html_()
     assert "Same" in keyed._repr_html_()

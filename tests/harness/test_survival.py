@@ -208,6 +208,7 @@ def test_it_survives_a_savepoint_and_another_backend(subject, first, second, tmp
     )
     job.run_epoch(take=HALF)
     savepoint_of(job, storage)
+    job.end_slots()
     options = HarnessOptions(storage=storage, backend=settings_of(second), checkpoints=SETTINGS)
     metadata = load_checkpoint(storage, "sp/savepoint-1")
     point = RestorePoint(storage.uri, "sp/savepoint-1", metadata)

@@ -43,7 +43,12 @@ _OPTIONS = "-c idle_in_transaction_session_timeout=60000"
 
 @dataclass(frozen=True)
 class JdbcConnectionOptions:
-    """Where the database is, and who asks; the password is shown nowhere."""
+    """Where the database is, and who asks; the password is shown nowhere.
+
+    Example:
+        options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
+        options = options.with_url("jdbc:postgresql://host/shop").with_user_name("weir").build()
+    """
 
     url: str
     user_name: str | None = None
@@ -97,7 +102,11 @@ class JdbcConnectionOptions:
 
 @dataclass(frozen=True)
 class JdbcExecutionOptions:
-    """When a batch is written, and how often it is tried again."""
+    """When a batch is written, and how often it is tried again.
+
+    Example:
+        JdbcExecutionOptions.builder().with_batch_size(500).with_max_retries(5).build()
+    """
 
     batch_interval_ms: int = 0
     batch_size: int = 5000
@@ -110,7 +119,12 @@ class JdbcExecutionOptions:
 
 
 class JdbcExecutionOptionsBuilder:
-    """PyFlink's builder; every method returns the builder."""
+    """PyFlink's builder; every method returns the builder.
+
+    Example:
+        builder = JdbcExecutionOptions.builder()  # a JdbcExecutionOptionsBuilder
+        builder.with_batch_interval_ms(200).build()
+    """
 
     def __init__(self) -> None:
         """Begin with the defaults."""
@@ -306,7 +320,15 @@ class _Statement:
 
 
 class JdbcSink(Sink):
-    """Writes batches as they come: at least once."""
+    """Writes batches as they come: at least once.
+
+    Example:
+        connection = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
+        connection = connection.with_url("jdbc:postgresql://host/shop").build()
+        sql = "INSERT INTO payments VALUES (?, ?)"
+        row = Types.ROW([Types.STRING(), Types.LONG()])
+        JdbcSink.sink(sql, row, connection)
+    """
 
     def __init__(
         self,

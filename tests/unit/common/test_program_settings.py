@@ -189,7 +189,7 @@ def test_a_function_can_assign_timestamps_and_anything_else_cannot() -> None:
     strategy.with_timestamp_assigner(lambda value, ts: value * 2)
     assert strategy.timestamp_assigner.extract_timestamp(4, 0) == 8
     with pytest.raises(UsageError, match="extract_timestamp"):
-        strategy.with_timestamp_assigner(5)
+        strategy.with_timestamp_assigner(5.5)
     with pytest.raises(UsageError, match="negative"):
         WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(-1))
     with pytest.raises(UsageError, match="greater than zero"):

@@ -95,7 +95,7 @@ def test_a_key_that_can_change_is_not_the_object_in_its_record():
     (frame, *_) = written(EdgeWriter(edge, 0, "target"), [Chunk([(Row(7),)])])
     chunk = unpack_data(pa.py_buffer(frame.payload), edge)
     chunk.values[0][0][0] = 8
-    assert chunk.keys == [Row(7)]
+    assert chunk.keys == [Row(f0=7)]
 
 
 ROWS = Types.TUPLE([Types.STRING(), Types.ROW([Types.LONG()])])

@@ -25,7 +25,13 @@ _RESETS = {
 
 
 class FlinkKafkaConsumer(Source):
-    """Reads topics, from the group's offsets unless told otherwise; `env.add_source` takes it."""
+    """Reads topics, from the group's offsets unless told otherwise; `env.add_source` takes it.
+
+    Example:
+        properties = {"bootstrap.servers": "host:9092", "group.id": "totals"}
+        source = FlinkKafkaConsumer("clicks", SimpleStringSchema(), properties)
+        env.add_source(source.set_start_from_earliest())
+    """
 
     def __init__(
         self,
@@ -88,7 +94,14 @@ class FlinkKafkaConsumer(Source):
 
 
 class Semantic(enum.Enum):
-    """What a `FlinkKafkaProducer` guarantees."""
+    """What a `FlinkKafkaProducer` guarantees.
+
+    Example:
+        properties = {"bootstrap.servers": "host:9092"}
+        FlinkKafkaProducer(
+            "totals", SimpleStringSchema(), properties, semantic=Semantic.EXACTLY_ONCE
+        )
+    """
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
@@ -96,7 +109,13 @@ class Semantic(enum.Enum):
 
 
 class FlinkKafkaProducer(KafkaSink):
-    """Writes values to a topic, at least once unless told otherwise; `add_sink` takes it."""
+    """Writes values to a topic, at least once unless told otherwise; `add_sink` takes it.
+
+    Example:
+        properties = {"bootstrap.servers": "host:9092"}
+        sink = FlinkKafkaProducer("totals", SimpleStringSchema(), properties)
+        numbers.map(str, Types.STRING()).add_sink(sink)
+    """
 
     def __init__(
         self,

@@ -29,7 +29,13 @@ _RECORD_OVERHEAD = 100
 
 
 class KafkaTopicSelector:
-    """Chooses the topic of a record; subclasses override `apply`."""
+    """Chooses the topic of a record; subclasses override `apply`.
+
+    Example:
+        class ByName(KafkaTopicSelector):
+            def apply(self, data):
+                return f"payments-{data[0]}"
+    """
 
     def apply(self, data: Any) -> str:
         """Return the topic."""
@@ -37,7 +43,12 @@ class KafkaTopicSelector:
 
 
 class KafkaRecordSerializationSchema:
-    """What becomes of a record: a topic, a value, and perhaps a key."""
+    """What becomes of a record: a topic, a value, and perhaps a key.
+
+    Example:
+        serializer = KafkaRecordSerializationSchema.builder().set_topic("totals")
+        serializer = serializer.set_value_serialization_schema(SimpleStringSchema()).build()
+    """
 
     def __init__(
         self,
@@ -69,7 +80,12 @@ class KafkaRecordSerializationSchema:
 
 
 class KafkaRecordSerializationSchemaBuilder:
-    """PyFlink's builder; every method returns the builder."""
+    """PyFlink's builder; every method returns the builder.
+
+    Example:
+        builder = KafkaRecordSerializationSchemaBuilder().set_topic_selector(lambda data: data[:1])
+        builder.set_value_serialization_schema(SimpleStringSchema()).build()
+    """
 
     def __init__(self) -> None:
         """Begin with nothing set."""
@@ -121,7 +137,16 @@ class KafkaRecordSerializationSchemaBuilder:
 
 
 class KafkaSink(CommitSink):
-    """Writes records to Kafka with the guarantee that was chosen."""
+    """Writes records to Kafka with the guarantee that was chosen.
+
+    Example:
+        serializer = KafkaRecordSerializationSchema.builder().set_topic("totals")
+        serializer = serializer.set_value_serialization_schema(SimpleStringSchema()).build()
+        sink = KafkaSink.builder().set_bootstrap_servers("host:9092")
+        sink = sink.set_record_serializer(serializer)
+        sink = sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+        sink.set_transactional_id_prefix("totals").build()
+    """
 
     def __init__(
         self,
@@ -239,7 +264,14 @@ class _ProducingWriter(SinkWriter):
 
 
 class KafkaSinkBuilder:
-    """PyFlink's builder; every method returns the builder."""
+    """PyFlink's builder; every method returns the builder.
+
+    Example:
+        serializer = KafkaRecordSerializationSchema.builder().set_topic("totals")
+        serializer = serializer.set_value_serialization_schema(SimpleStringSchema()).build()
+        builder = KafkaSinkBuilder().set_bootstrap_servers("host:9092")
+        builder.set_record_serializer(serializer).set_property("linger.ms", "20").build()
+    """
 
     def __init__(self) -> None:
         """Begin without a guarantee, as PyFlink does."""

@@ -114,16 +114,22 @@ def _inside(storage: Storage, there: Storage, directory: str) -> str | None:
 
 
 def _files_of_others(storage: Storage, point: RestorePoint) -> frozenset[str]:
-    """Return the shared files that other checkpoints beside the restored one use."""
+    """Return the shared files that other checkpoints use.
+
+    These are checkpoints of the same job, and of jobs before it whose files it still refers to.
+    """
     folder, _, name = point.directory.rpartition("/")
     if checkpoint_id_of(name) is None:
         return frozenset()
+    used = shared_files(point.directory, point.metadata)
+    # A shared file is <job>/shared/<name>.
+    folders = {folder, *(file.rsplit("/", 2)[0] for file in used)}
     files: set[str] = set()
     try:
-        for stored in list_completed(storage, folder):
+        for stored in (s for job in sorted(folders) for s in list_completed(storage, job)):
             if stored.directory != point.directory:
                 files |= shared_files(stored.directory, stored.metadata)
     except WeirError as error:
         log.warning("checkpoints beside %r are not known: %s", point.directory, error)
-        return shared_files(point.directory, point.metadata)
+        return used
     return frozenset(files)

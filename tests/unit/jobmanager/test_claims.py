@@ -109,6 +109,18 @@ def test_a_checkpoint_that_refers_to_an_older_jobs_files_can_be_loaded(storage):
     assert decide_claim(ClaimMode.CLAIM, point, storage).files == shared("b", "c")
 
 
+def test_files_that_checkpoints_of_the_job_before_the_last_one_use_stay(storage):
+    metadata = rebased(
+        RestorePoint(storage.uri, "old/chk-5", restored(storage).metadata), JOB
+    ).metadata
+    write_metadata(storage, "new/chk-6", metadata)
+    point = load_restore_point(f"{storage.root}/new/chk-6")
+    claim = decide_claim(ClaimMode.CLAIM, point, storage)
+    CheckpointFiles(storage, JobId("newest"), claim).delete(claim.owned)
+    assert storage.list("new") == []
+    assert len(storage.list("old/shared")) == 3, "checkpoints 4 and 5 of the old job use them"
+
+
 def test_a_checkpoint_whose_files_were_deleted_is_never_completed(storage):
     claim = decide_claim(ClaimMode.CLAIM, restored(storage), storage)
     files = CheckpointFiles(storage, JOB, claim)

@@ -7,10 +7,16 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.spark.scenario import wait_until
 
 from weir.common import Configuration, Duration, Types
 from weir.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
-from weir.datastream import KeyedCoProcessFunction, KeyedProcessFunction
+from weir.datastream import (
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    StreamExecutionEnvironment,
+)
+from weir.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from weir.datastream.window import TumblingEventTimeWindows
 from weir.errors import UsageError
 
@@ -117,6 +123,93 @@ def test_where_spark_groups_rows_of_files_the_furthest_row_counts(env, spark, dr
     reader = spark.readStream.schema("site string, ts bigint").option("maxFilesPerTrigger", 2)
     rows = reader.option("pathGlobFilter", "*.pq").parquet(str(drifting)).dropDuplicates()
     assert [record for record in judged(env.from_dataframe(rows), MONOTONOUS) if record[2]] != []
+
+
+class Stumble(Judge):
+    """Fails at the first line that says so, once."""
+
+    def __init__(self, fell):
+        self.fell = fell
+
+    def process_element(self, value, ctx):
+        if value[0] == "stone" and not self.fell.exists():
+            self.fell.touch()
+            raise OSError
+        yield from super().process_element(value, ctx)
+
+
+def add_lines(folder, *, n, site, times):
+    """Let a file appear, all of it at once."""
+    hidden = folder / ".next"
+    hidden.write_text("".join(f"{site},{t}\n" for t in times))
+    hidden.rename(folder / f"{n}{site}")
+
+
+def judged_lines(env, folder, function):
+    """Watch a directory for files with lines such as "fast,1000"."""
+    lines = StreamFormat.text_line_format()
+    source = FileSource.for_record_stream_format(lines, str(folder))
+    source = source.monitor_continuously(Duration.of_seconds(1)).build()
+    strategy = MONOTONOUS().with_timestamp_assigner(lambda line, _: int(line.split(",")[1]))
+    stream = env.from_source(source, strategy, "lines").uid("lines")
+    parted = stream.map(lambda line: (line.split(",")[0], int(line.split(",")[1])))
+    return parted.key_by(lambda v: 0).process(function, JUDGED).uid("judge")
+
+
+def test_a_watched_directory_goes_on_after_a_failure_and_a_savepoint(env, tmp_path):
+    """Every file is read once, and those that lag lose nothing."""
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    add_lines(folder, n=0, site="fast", times=[1000, 1999])
+    add_lines(folder, n=0, site="slow", times=[0, 1])
+    settings = env.get_configuration()
+    settings.set_string("execution.checkpointing.interval", "200 ms")
+    settings.set_string("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
+    settings.set_string("restart-strategy.type", "fixed-delay")
+    stream = judged_lines(env, folder, Stumble(tmp_path / "fell"))
+    stream.sink_to(FileSink.csv(str(out))).uid("sink")
+    job = env.execute_async("watching")
+
+    def rows():
+        files = [p for p in out.rglob("*") if p.is_file() and not p.name.startswith(".")]
+        return sorted(line for path in files for line in path.read_text().split())
+
+    first = ["fast,1000", "fast,1999", "slow,0", "slow,1"]
+    wait_until(lambda: len(rows()) >= len(first), 60, "rows of the first two files")
+    add_lines(folder, n=1, site="stone", times=[1, 1])
+    wait_until(lambda: len(rows()) >= len(first) + 2, 60, "rows behind the failure")
+    savepoint = job.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
+    assert (tmp_path / "fell").exists()
+    assert rows() == sorted(f"{line},False" for line in [*first, "stone,1", "stone,1"])
+    add_lines(folder, n=2, site="fast", times=[2000, 2999])
+    add_lines(folder, n=2, site="slow", times=[1, 2])
+    later = Configuration()
+    later.set_string("weir.log.dir", str(tmp_path / "logs"))
+    later.set_string("weir.trigger", "available-now")
+    later.set_string("execution.state-recovery.path", savepoint)
+    env = StreamExecutionEnvironment.get_execution_environment(later)
+    stream = judged_lines(env, folder, Judge())
+    stream.sink_to(FileSink.csv(str(out))).uid("sink")
+    env.execute("watching")
+    second = ["stone,1", "stone,1", "fast,2000", "fast,2999", "slow,1", "slow,2"]
+    assert rows() == sorted(f"{line},False" for line in [*first, *second])
+
+
+def test_text_files_that_are_read_hold_nobody_back(env, spark, tmp_path):
+    text, rows = tmp_path / "text", tmp_path / "rows"
+    text.mkdir()
+    rows.mkdir()
+    (text / "0.txt").write_text("5\n")
+    pq.write_table(pa.table({"site": ["a"], "ts": [1000]}), rows / "0.parquet")
+    read = spark.readStream.schema("site string, ts bigint").parquet(str(rows))
+    strategy = MONOTONOUS().with_timestamp_assigner(lambda value, _: value[1])
+    lines = env.read_text_file(str(text)).map(lambda line: ("t", int(line)))
+    timed = lines.assign_timestamps_and_watermarks(strategy)
+    other = env.from_dataframe(read).map(lambda row: (row[0], row[1]))
+    both = timed.union(other.assign_timestamps_and_watermarks(strategy))
+    fired = both.key_by(lambda v: 0).process(Remind(), Types.LONG())
+    with fired.execute_and_collect() as records:
+        assert next(iter(records)) == 5
 
 
 def test_a_partition_column_that_is_not_there_is_refused(env, stream):

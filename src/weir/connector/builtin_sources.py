@@ -81,10 +81,19 @@ class SequenceSource(Source):
 
 @dataclass(frozen=True)
 class TextFileSource(Source):
-    """The lines of a file, or of the files of a directory, once."""
+    """The lines of a file, or of the files of a directory.
+
+    With `watched` files that appear later are read, too, and the input has no end.
+    """
 
     path: str
     charset: str = "UTF-8"
+    watched: bool = False
+
+    @property
+    def bounded(self) -> bool:
+        """Tell whether only those files are read that are there."""
+        return not self.watched
 
     def get_produced_type(self) -> Any:
         """Return the string type: records are lines."""

@@ -114,6 +114,18 @@ class ByFile(Decoder):
             yield from self.decoder.decode(rows.drop_columns([self.column]))
 
 
+@dataclass(frozen=True)
+class ReadAtOnce(Decoder):
+    """Rows of bounded input that is all in one epoch: behind it, event time is over."""
+
+    decoder: Decoder
+
+    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+        """Decode, and say that this was the last; it counts when the epoch ends."""
+        yield from self.decoder.decode(batch)
+        yield END
+
+
 def _partitions(
     batch: pa.RecordBatch, columns: tuple[str, ...]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:

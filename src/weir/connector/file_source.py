@@ -7,6 +7,7 @@ format; columnar files are read as Spark DataFrames, which is both shorter and f
 from __future__ import annotations
 
 import codecs
+import logging
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -15,8 +16,11 @@ from weir.common.typeinfo import TypeInformation, Types
 from weir.connector.builtin_sources import TextFileSource
 from weir.connector.source import Opening, Source, SourceStream
 from weir.errors import UsageError
+from weir.notices import warn_once
 
 __all__ = ["FileSource", "FileSourceBuilder", "Source", "StreamFormat"]
+
+log = logging.getLogger("weir.sources")
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class FileSource(Source):
     """Text files, directories or patterns; read once, or watched for new files.
 
     Attributes:
-        discovery_interval_ms: how often to look for new files; None reads what is there and ends.
+        discovery_interval_ms: set to watch for new files; None reads what is there and ends.
 
     Example:
         lines = StreamFormat.text_line_format()
@@ -67,18 +71,20 @@ class FileSource(Source):
         return Types.STRING()
 
     def parts(self) -> tuple[Source, ...]:
-        """Return one plain text source per path, as the engine reads them.
-
-        Raises:
-            UsageError: new files are to be watched for.
-        """
-        if self.discovery_interval_ms is not None:
-            message = (
-                "FileSource.monitor_continuously() is not available; "
-                "use env.from_dataframe(env.get_spark().readStream.text(path))"
+        """Return one plain text source per path, as the engine reads them."""
+        watched = self.discovery_interval_ms is not None
+        if watched:
+            warn_once(
+                log,
+                "FileSource.monitor_continuously: the interval has no effect, Spark looks for new "
+                "files before every batch; 'weir.trigger' says how often that is",
             )
-            raise UsageError(message)
-        return tuple(TextFileSource(path, self.charset) for path in self.paths)
+        return tuple(TextFileSource(path, self.charset, watched) for path in self.paths)
+
+    @property
+    def bounded(self) -> bool:
+        """Tell whether only those files are read that are there."""
+        return self.discovery_interval_ms is None
 
     def open(self, opening: Opening) -> SourceStream:
         """Refuse: each path is a source of its own, with a position of its own."""

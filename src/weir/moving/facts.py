@@ -63,11 +63,6 @@ REFUSED: Final = (
         "`UsageError` that names what to install",
     ),
     _refused(
-        "`FileSource.monitor_continuously`",
-        "`UsageError`: use `env.from_dataframe(spark.readStream.text(…))`",
-        "monitor_continuously",
-    ),
-    _refused(
         "`FileSource.for_bulk_file_format`",
         "`UsageError`: use `env.from_dataframe(spark.readStream.schema(…).parquet(…))`",
         "for_bulk_file_format",
@@ -115,6 +110,11 @@ IGNORED: Final = (
         "`set_auto_watermark_interval`",
         "watermarks move once an epoch",
         "set_auto_watermark_interval",
+    ),
+    _ignored(
+        "the interval of `monitor_continuously`",
+        "Spark looks for new files before every batch",
+        "monitor_continuously",
     ),
     _ignored("`cache`", "a program reads its sources again", "cache"),
     _ignored(

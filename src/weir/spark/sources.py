@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from weir.clock import SystemClock
 from weir.codec.arrow import arrow_schema_for, type_from_arrow
 from weir.connector.builtin_sources import DataFrameSource
-from weir.connector.decoder import ByFile, Decoder, JournalEntries, TypedColumns
+from weir.connector.decoder import ByFile, Decoder, JournalEntries, ReadAtOnce, TypedColumns
 from weir.connector.source import (
     FileRows,
     Journal,
@@ -163,7 +163,7 @@ class SourceOpener:
         if isinstance(stream, FileRows):
             rows, decoder = self._files(stream), stream.decoder
             if source.bounded:
-                return OpenedSource(node, True, rows, decoder)
+                return OpenedSource(node, True, rows, ReadAtOnce(decoder))
             return _opened_by_file(node, rows, decoder, by_file=timed)
         if isinstance(stream, TableRows):
             return self._table(node, stream, by_partition=timed)

@@ -184,6 +184,8 @@ def test_a_file_source_is_a_value():
     assert source.parts() == (TextFileSource("a", "latin-1"), TextFileSource("b", "latin-1"))
     watching = builder.monitor_continuously(Duration.of_seconds(5)).build()
     assert watching.discovery_interval_ms == 5000
+    assert (source.bounded, watching.bounded) == (True, False)
+    assert [(part.path, part.bounded) for part in watching.parts()] == [("a", False), ("b", False)]
     assert builder.process_static_file_set().build() == source
 
 

@@ -451,11 +451,11 @@ def test_a_file_source_becomes_one_text_source_per_path(env):
     assert [e.source.parallelism for e in double.edges] == [2, 2]
 
 
-def test_watching_a_directory_points_to_spark(env):
+def test_a_directory_may_be_watched(env):
     lines = StreamFormat.text_line_format()
     source = FileSource.for_record_stream_format(lines, "a").monitor_continuously(1000).build()
-    with pytest.raises(UsageError, match="readStream"):
-        env.from_source(source, WatermarkStrategy.no_watermarks(), "watched")
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "watched")
+    assert operator_of(stream).function == TextFileSource("a", "UTF-8", watched=True)
 
 
 def test_the_number_source_of_the_connectors_is_a_sequence(env):

@@ -138,15 +138,13 @@ def test_calls_that_are_refused_are_refused():
 
     refused = {call for f in FACTS if f.meets is Meets.REFUSED for call in f.calls}
     java = {"set_file_enumerator", "set_split_assigner"}
-    assert refused == {"monitor_continuously", "for_bulk_file_format", "create_input", *java}
+    assert refused == {"for_bulk_file_format", "create_input", *java}
     env = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(UsageError):
         env.create_input(None)
     with pytest.raises(UsageError):
         FileSource.for_bulk_file_format(None, "x")
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "x")
-    with pytest.raises(UsageError):
-        builder.monitor_continuously(1000).build().parts()
     for name in java:
         with pytest.raises(UsageError):
             getattr(builder, name)(None)

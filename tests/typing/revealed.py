@@ -4,18 +4,23 @@ from typing import Any
 
 from typing_extensions import assert_type
 
-from weir.common import Row, Types
+from weir.common import Row, Time, Types
 from weir.datastream import (
+    AggregateFunction,
+    CoMapFunction,
+    CoProcessFunction,
     DataStream,
     FlatMapFunction,
     KeyedProcessFunction,
     KeyedStream,
     MapFunction,
     OutputTag,
+    ProcessWindowFunction,
     RuntimeContext,
     StreamExecutionEnvironment,
 )
 from weir.datastream.data_stream import CloseableIterator
+from weir.datastream.functions import JoinFunction, ProcessJoinFunction
 from weir.datastream.state import (
     ListState,
     ListStateDescriptor,
@@ -26,6 +31,7 @@ from weir.datastream.state import (
     ValueState,
     ValueStateDescriptor,
 )
+from weir.datastream.window import TimeWindow, TumblingEventTimeWindows
 
 env = StreamExecutionEnvironment.get_execution_environment()
 words = env.from_collection(["a", "b"])
@@ -79,3 +85,71 @@ assert_type(words.flat_map(Words()), DataStream[Any])
 assert_type(keyed.process(Count(), Types.INT()), DataStream[int])
 words.map(Length()).map(lambda number: number.upper())  # type: ignore[attr-defined]
 words.map(Count())  # type: ignore[arg-type]
+
+windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+all_windows = words.window_all(TumblingEventTimeWindows.of(Time.seconds(1)))
+
+
+class Size(ProcessWindowFunction[tuple[str, int], int, str, TimeWindow]):
+    def process(self, key: str, context: Any, elements: Any) -> Any:
+        yield len(list(elements))
+
+
+class Total(AggregateFunction[tuple[str, int], int, float]):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: tuple[str, int], accumulator: int) -> int:
+        return accumulator + value[1]
+
+    def get_result(self, accumulator: int) -> float:
+        return accumulator / 2
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class Either(CoMapFunction[str, int, bytes]):
+    def map1(self, value: str) -> bytes:
+        return value.encode()
+
+    def map2(self, value: int) -> bytes | None:
+        return None
+
+
+class Untyped(CoProcessFunction):
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        yield value
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        yield value
+
+
+class Pair(JoinFunction[str, int, bool]):
+    def join(self, first: str, second: int) -> bool:
+        return len(first) == second
+
+
+class Within(ProcessJoinFunction[Any, Any, float]):
+    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Any:
+        yield 1.0
+
+
+assert_type(windows.reduce(lambda a, b: a), DataStream[tuple[str, int]])
+assert_type(windows.reduce(lambda a, b: a, Size()), DataStream[int])
+assert_type(windows.aggregate(Total()), DataStream[float])
+assert_type(windows.aggregate(Total(), Size()), DataStream[int])
+assert_type(windows.process(Size(), Types.INT()), DataStream[int])
+assert_type(windows.allowed_lateness(1).sum(1), DataStream[tuple[str, int]])
+assert_type(all_windows.reduce(min), DataStream[str])
+numbers = words.map(len)
+assert_type(words.connect(numbers).map(Either()), DataStream[bytes])
+assert_type(words.connect(numbers).process(Untyped()), DataStream[Any])
+both = words.join(numbers).where(len).equal_to(abs)
+joined = both.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+assert_type(
+    both.window(TumblingEventTimeWindows.of(Time.seconds(1))).apply(Pair()), DataStream[bool]
+)
+close = keyed.interval_join(keyed).between(Time.seconds(0), Time.seconds(1))
+assert_type(close.upper_bound_exclusive().process(Within()), DataStream[float])
+assert_type(words.rebalance().broadcast(), DataStream[str])

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
-from weir.backend.handles import State
 from weir.backend.kinds import StateKind
+from weir.common.state import State
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import FileHandle, SnapshotReader, SnapshotWriter

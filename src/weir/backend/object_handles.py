@@ -26,7 +26,8 @@ from weir.backend.admission import (
     null_element,
 )
 from weir.backend.base import VOID, CurrentKey, StateDeclaration
-from weir.backend.handles import (
+from weir.backend.kinds import StateKind
+from weir.common.state import (
     AggregatingState,
     ListState,
     MapState,
@@ -34,7 +35,6 @@ from weir.backend.handles import (
     State,
     ValueState,
 )
-from weir.backend.kinds import StateKind
 
 
 class Groups(Protocol):

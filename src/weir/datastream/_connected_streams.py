@@ -1,7 +1,7 @@
 """Two streams that share one operator: connected streams, and streams joined with broadcast state.
 
 These classes only know edges. `result` turns the operator they declare back into a stream, so that
-this module stays below the stream classes.
+this module stays below the stream classes, where the calls have their types.
 """
 
 from __future__ import annotations
@@ -29,23 +29,13 @@ from weir.state.descriptor import MapStateDescriptor
 from weir.state.operator_state import refuse_ttl
 
 S = TypeVar("S", bound=Stream)
+Self = TypeVar("Self", bound="Connection[Any]")
 
 Result = Callable[[Transformation], S]
 
 
-class ConnectedStreams(Generic[S]):
-    """Two streams, of different types if need be, that one function handles together.
-
-    Example:
-        class Either(CoMapFunction):
-            def map1(self, value):
-                return value
-
-            def map2(self, value):
-                return value
-
-        stream.connect(numbers).map(Either())
-    """
+class Connection(Generic[S]):
+    """Two streams that one function handles together."""
 
     def __init__(self, stream1: Stream, stream2: Stream, result: Result[S]) -> None:
         """Connect two streams of one program."""
@@ -55,34 +45,29 @@ class ConnectedStreams(Generic[S]):
         self._result = result
 
     def key_by(
-        self,
+        self: Self,
         key_selector1: Any,
         key_selector2: Any,
         key_type: Any = None,
         key_type_info: Any = None,
-    ) -> ConnectedStreams[S]:
+    ) -> Self:
         """Key both streams; equal keys of both meet in one subtask and share keyed state."""
         declared = declared_type(key_type or key_type_info, "key_type")
-        return ConnectedStreams(
+        return type(self)(
             _keyed(self.stream1, key_selector1, declared),
             _keyed(self.stream2, key_selector2, declared),
             self._result,
         )
 
-    def map(self, func: CoMapFunction, output_type: Any = None) -> S:
-        """Apply a `CoMapFunction`."""
+    def _map(self, func: Any, output_type: Any) -> S:
         _require(func, CoMapFunction)
         return self._apply(kinds.CO_MAP, "Co-Map", func, output_type)
 
-    def flat_map(self, func: CoFlatMapFunction, output_type: Any = None) -> S:
-        """Apply a `CoFlatMapFunction`."""
+    def _flat_map(self, func: Any, output_type: Any) -> S:
         _require(func, CoFlatMapFunction)
         return self._apply(kinds.CO_FLAT_MAP, "Co-Flat Map", func, output_type)
 
-    def process(
-        self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: Any = None
-    ) -> S:
-        """Apply a `CoProcessFunction`, or a `KeyedCoProcessFunction` when both are keyed."""
+    def _process(self, func: Any, output_type: Any) -> S:
         _require(func, CoProcessFunction, KeyedCoProcessFunction)
         keyed = self._is_keyed()
         if isinstance(func, KeyedCoProcessFunction) and not keyed:
@@ -134,13 +119,8 @@ class BroadcastStream:
         self.broadcast_state_descriptors = broadcast_state_descriptors
 
 
-class BroadcastConnectedStream(Generic[S]):
-    """A stream together with a broadcast stream.
-
-    Example:
-        rules = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
-        keyed.connect(stream.broadcast(rules))
-    """
+class BroadcastConnection(Generic[S]):
+    """A stream together with a broadcast stream."""
 
     def __init__(
         self, non_broadcast_stream: Stream, broadcast_stream: BroadcastStream, result: Result[S]
@@ -152,13 +132,7 @@ class BroadcastConnectedStream(Generic[S]):
         self.broadcast_state_descriptors = broadcast_stream.broadcast_state_descriptors
         self._result = result
 
-    def process(
-        self,
-        func: BroadcastProcessFunction[Any, Any, Any]
-        | KeyedBroadcastProcessFunction[Any, Any, Any, Any],
-        output_type: Any = None,
-    ) -> S:
-        """Apply a broadcast function; the keyed kind on a keyed stream, the other on others."""
+    def _process(self, func: Any, output_type: Any) -> S:
         _require(func, BroadcastProcessFunction, KeyedBroadcastProcessFunction)
         keyed = self.non_broadcast_stream.keyed
         if keyed and isinstance(func, BroadcastProcessFunction):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from weir.common.time import Duration, Time, to_ms
 from weir.datastream._checks import require_type
@@ -21,14 +21,11 @@ from weir.graph import kinds
 
 Length: TypeAlias = Duration | Time | datetime.timedelta | int
 _BOUND_MS = 1 << 63
+Self = TypeVar("Self", bound="BoundedPairs[Any]")
 
 
-class IntervalJoin(Generic[S]):
-    """Two keyed streams whose records are paired by time; `between` says how.
-
-    Example:
-        keyed.interval_join(keyed).between(Time.seconds(-5), Time.seconds(5))
-    """
+class Pairs(Generic[S]):
+    """Two keyed streams whose records are paired by time."""
 
     def __init__(self, left: Stream, right: Stream, result: Result[S]) -> None:
         """Hold two keyed streams of one program.
@@ -48,15 +45,7 @@ class IntervalJoin(Generic[S]):
         self.right = right
         self.result = result
 
-    def between(self, lower_bound: Length, upper_bound: Length) -> IntervalJoined[S]:
-        """Pair a left record with the right ones from `lower_bound` to `upper_bound` behind it.
-
-        Two records with the same key are a pair if and only if `left.timestamp + lower_bound <=
-        right.timestamp <= left.timestamp + upper_bound`. Bounds may be negative.
-
-        Raises:
-            UsageError: a bound is no length of time, or the lower one is above the upper one.
-        """
+    def _settings(self, lower_bound: Length, upper_bound: Length) -> JoinSettings:
         lower, upper = to_ms(lower_bound), to_ms(upper_bound)
         if lower > upper:
             msg = (
@@ -68,7 +57,7 @@ class IntervalJoin(Generic[S]):
             if not -_BOUND_MS < bound < _BOUND_MS:
                 msg = f"between() needs bounds of 64 bits of milliseconds, found {bound}"
                 raise UsageError(msg)
-        return IntervalJoined(self, JoinSettings(lower, upper))
+        return JoinSettings(lower, upper)
 
 
 @dataclass(frozen=True)
@@ -83,54 +72,36 @@ class JoinSettings:
     late_right: OutputTag | None = None
 
 
-class IntervalJoined(Generic[S]):
-    """An interval join with bounds; `process` declares it.
+class BoundedPairs(Generic[S]):
+    """Pairs within bounds of time."""
 
-    Example:
-        class Both(ProcessJoinFunction):
-            def process_element(self, left, right, ctx):
-                yield left, right
-
-        keyed.interval_join(keyed).between(Time.seconds(0), Time.minutes(1)).process(Both())
-    """
-
-    def __init__(self, join: IntervalJoin[S], settings: JoinSettings) -> None:
+    def __init__(self, join: Pairs[S], settings: JoinSettings) -> None:
         """Hold the streams and how they are joined; made by `IntervalJoin.between`."""
         self._join = join
         self._settings = settings
 
-    def lower_bound_exclusive(self) -> IntervalJoined[S]:
+    def lower_bound_exclusive(self: Self) -> Self:
         """Leave out pairs that are exactly at the lower bound."""
         return self._with(without_lower=True)
 
-    def upper_bound_exclusive(self) -> IntervalJoined[S]:
+    def upper_bound_exclusive(self: Self) -> Self:
         """Leave out pairs that are exactly at the upper bound."""
         return self._with(without_upper=True)
 
-    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined[S]:
+    def side_output_left_late_data(self: Self, output_tag: OutputTag) -> Self:
         """Send late records of the left stream to a side output instead of dropping them."""
         require_type(output_tag, OutputTag, "an OutputTag")
         return self._with(late_left=output_tag)
 
-    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined[S]:
+    def side_output_right_late_data(self: Self, output_tag: OutputTag) -> Self:
         """Send late records of the right stream to a side output instead of dropping them."""
         require_type(output_tag, OutputTag, "an OutputTag")
         return self._with(late_right=output_tag)
 
-    def _with(self, **changed: Any) -> IntervalJoined[S]:
-        return IntervalJoined(self._join, replace(self._settings, **changed))
+    def _with(self: Self, **changed: Any) -> Self:
+        return type(self)(self._join, replace(self._settings, **changed))
 
-    def process(self, process_join_function: ProcessJoinFunction, output_type: Any = None) -> S:
-        """Apply a `ProcessJoinFunction` to every pair.
-
-        Guarantee: every pair is handled once, whichever of its records comes first, unless one of
-        them is late: older than the watermark that the join had reached before the epoch in which
-        the record came. A record is kept until the watermark says that no partner can follow.
-
-        Raises:
-            TypeError: it is no `ProcessJoinFunction`.
-            UsageError: without its bounds the interval is empty.
-        """
+    def _process(self, process_join_function: Any, output_type: Any) -> S:
         require_instance(process_join_function, "ProcessJoinFunction")
         require_type(process_join_function, ProcessJoinFunction, "a ProcessJoinFunction")
         given, join = self._settings, self._join

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Generic
 
+from weir.common._generics import IN1, IN2, OUT
 from weir.datastream._function_base import Function
 
 
-class ProcessJoinFunction(Function):
+class ProcessJoinFunction(Function, Generic[IN1, IN2, OUT]):
     """Handles the pairs of an interval join, one call each.
 
     Yield a value for the main output, `tag, value` with an `OutputTag` for a side output. Every
@@ -37,5 +38,5 @@ class ProcessJoinFunction(Function):
             """Return the timestamp of the pair: the later of the two."""
 
     @abstractmethod
-    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Any:
+    def process_element(self, left: IN1, right: IN2, ctx: ProcessJoinFunction.Context) -> Any:
         """Handle one pair; return or yield the outputs."""

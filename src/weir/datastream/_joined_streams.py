@@ -10,14 +10,14 @@ judged as in any window, and event time is that of the slower stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from weir.common.typeinfo import Types
 from weir.datastream._checks import require_type
 from weir.datastream._key_selection import key_spec
 from weir.datastream._plain_functions import PlainMap, require_instance
 from weir.datastream._stream import Stream, check_same_program, declared_type
-from weir.datastream._windowed_streams import WindowedStream
+from weir.datastream._windowed_streams import WindowsByKey
 from weir.datastream.functions import (
     CoGroupFunction,
     FlatJoinFunction,
@@ -33,50 +33,45 @@ from weir.window.evictors import Evictor
 from weir.window.triggers import Trigger
 
 S = TypeVar("S", bound=Stream)
+M = TypeVar("M", bound="Meeting[Any]")
+Self = TypeVar("Self", bound="Meeting[Any]")
 Meet = Callable[[list[Any], list[Any]], Any]
 _FIRST, _SECOND = 0, 1
 
 
-class _Joining(Protocol):
-    """How a function of the user sees the records of a key and window."""
-
-    def __call__(self, function: Any) -> Meet:
-        """Return what is called with the records of both sides."""
-
-
-class JoinedStreams(Generic[S]):
+class JoinedStreams(Generic[M]):
     """Two streams whose pairs are to be joined, or groups to be grouped together."""
 
     def __init__(
         self,
         first: Stream,
         second: Stream,
-        meeting: _Joining,
-        result: Callable[[Transformation], S],
+        meeting: Callable[[WindowsByKey[Any]], M],
+        result: Callable[[Transformation], Stream],
     ) -> None:
-        """Take two streams of one program."""
+        """Take two streams of one program, and what is made of them when they are in windows."""
         require_type(second, Stream, "a DataStream")
         check_same_program(first, second, "join")
         self._streams = first, second
         self._meeting = meeting
         self._result = result
 
-    def where(self, key_selector: Any, key_type: Any = None) -> Where[S]:
+    def where(self, key_selector: Any, key_type: Any = None) -> Where[M]:
         """Key the first stream."""
         first, _ = self._streams
         spec = key_spec(key_selector, declared_type(key_type, "key_type"), first.record_type)
         return Where(self, spec)
 
 
-class Where(Generic[S]):
+class Where(Generic[M]):
     """Two streams, the first of them with a key."""
 
-    def __init__(self, joined: JoinedStreams[S], first: KeySpec) -> None:
+    def __init__(self, joined: JoinedStreams[M], first: KeySpec) -> None:
         """Hold the key of the first stream."""
         self._joined = joined
         self._first = first
 
-    def equal_to(self, key_selector: Any, key_type: Any = None) -> EqualTo[S]:
+    def equal_to(self, key_selector: Any, key_type: Any = None) -> EqualTo[M]:
         """Key the second stream: records of equal keys meet.
 
         Raises:
@@ -94,15 +89,15 @@ class Where(Generic[S]):
         return EqualTo(self._joined, self._first, spec)
 
 
-class EqualTo(Generic[S]):
+class EqualTo(Generic[M]):
     """Two streams with keys."""
 
-    def __init__(self, joined: JoinedStreams[S], first: KeySpec, second: KeySpec) -> None:
+    def __init__(self, joined: JoinedStreams[M], first: KeySpec, second: KeySpec) -> None:
         """Hold both keys."""
         self._joined = joined
         self._keys = first, second
 
-    def window(self, window_assigner: Any) -> JoinedWindows[S]:
+    def window(self, window_assigner: Any) -> M:
         """Let records meet that share a window."""
         joined, (first, second) = self._joined, self._keys
         both_types = _type_of_both(*joined._streams)
@@ -115,37 +110,36 @@ class EqualTo(Generic[S]):
         )
         env = joined._streams[0].env
         both = Stream(env, Stream(env, edges)._spread(Partitioning.HASH, key=key))
-        windowed = WindowedStream(both, window_assigner, joined._result)
-        return JoinedWindows(windowed, joined._meeting)
+        return joined._meeting(WindowsByKey(both, window_assigner, joined._result))
 
 
-class JoinedWindows(Generic[S]):
-    """Two keyed streams cut into windows."""
+class Meeting(Generic[S]):
+    """Two keyed streams cut into windows; `_meet` says how a function sees what meets there."""
 
-    def __init__(self, windowed: WindowedStream[S], meeting: _Joining) -> None:
+    _meet: ClassVar[Callable[[Any], Meet]]
+
+    def __init__(self, windows: WindowsByKey[S]) -> None:
         """Take the windows of the union of both streams."""
-        self._windowed = windowed
-        self._meeting = meeting
+        self._windows = windows
 
-    def trigger(self, trigger: Trigger[Any, Any]) -> JoinedWindows[S]:
+    def trigger(self: Self, trigger: Trigger[Any, Any]) -> Self:
         """Let another trigger than the assigner's decide when windows fire."""
-        self._windowed.trigger(trigger)
+        self._windows.trigger(trigger)
         return self
 
-    def evictor(self, evictor: Evictor) -> JoinedWindows[S]:
+    def evictor(self: Self, evictor: Evictor) -> Self:
         """Let an evictor remove records of both streams around the function."""
-        self._windowed.evictor(evictor)
+        self._windows.evictor(evictor)
         return self
 
-    def allowed_lateness(self, time_ms: Any) -> JoinedWindows[S]:
+    def allowed_lateness(self: Self, time_ms: Any) -> Self:
         """Keep windows so many milliseconds beyond their end, for late records."""
-        self._windowed.allowed_lateness(time_ms)
+        self._windows.allowed_lateness(time_ms)
         return self
 
-    def apply(self, function: Any, output_type: Any = None) -> S:
-        """Call a function for what meets in a window."""
-        both = _BothSides(function, self._meeting(function))
-        return self._windowed.process(both, output_type)
+    def _apply(self, function: Any, output_type: Any) -> S:
+        both = _BothSides(function, self._meet(function))
+        return self._windows._result(self._windows._process(both, output_type))
 
 
 def joining(function: Any) -> Meet:

@@ -132,3 +132,15 @@ def key_callable(selector: Any) -> Callable[[Any], Any]:
         raise TypeError(msg)
     found: Callable[[Any], Any] = selector
     return found
+
+
+def require_process(func: Any, kind: type, where: str) -> None:
+    """Refuse anything but an instance of a kind of process function.
+
+    Raises:
+        TypeError: it is none; the message says where it was given.
+    """
+    require_instance(func, kind.__name__)
+    if not isinstance(func, kind):
+        msg = f"process() {where} requires a {kind.__name__}, found {type(func).__name__}: {func!r}"
+        raise TypeError(msg)

@@ -16,6 +16,7 @@ from weir.datastream._operator_handle import OperatorHandle
 from weir.datastream._program import Program
 from weir.errors import UsageError
 from weir.graph.kinds import Kind
+from weir.graph.output_tag import OutputTag
 from weir.graph.transformation import Edge, KeySpec, Partitioning, Transformation
 
 
@@ -76,6 +77,32 @@ class Stream(OperatorHandle):
 
     def _unkeyed_edges(self) -> list[Edge]:
         return self.edges
+
+    def _united(self, others: tuple[Stream, ...]) -> list[Edge]:
+        edges = list(self._unkeyed_edges())
+        for stream in others:
+            check_same_program(self, stream, "union")
+            for edge in stream._unkeyed_edges():
+                if edge_type(edge) != self.record_type:
+                    msg = (
+                        "union() needs streams of one type, found "
+                        f"{self.record_type!r} and {edge_type(edge)!r}; map one to the other"
+                    )
+                    raise UsageError(msg)
+                edges.append(edge)
+        return edges
+
+    def _tagged(self, output_tag: OutputTag) -> Edge:
+        operator = self._operators[-1] if self._operators else self._operator("get_side_output")
+        tag_type = declared_type(output_tag.type_info, "type_info")
+        known = operator.side_types.setdefault(output_tag.tag_id, tag_type)
+        if known != tag_type:
+            msg = (
+                f"operator '{operator.name}': side output {output_tag.tag_id!r} was declared "
+                f"with type {known!r} before, now with {tag_type!r}; use one type"
+            )
+            raise UsageError(msg)
+        return Edge(operator, tag=output_tag.tag_id)
 
     def _spread(
         self,

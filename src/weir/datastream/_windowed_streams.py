@@ -1,8 +1,9 @@
-"""Streams cut into windows: `WindowedStream` per key, `AllWindowedStream` of a whole stream.
+"""Streams cut into windows, per key or as a whole.
 
 These classes hold what a program says about its windows until a function ends the sentence; then
 they declare one operator. Settings are made on the object itself, as in PyFlink. `result` turns the
-operator back into a stream, so that this module stays below the stream classes.
+operator back into a stream, so that this module stays below the stream classes, where the calls
+have their types.
 """
 
 from __future__ import annotations
@@ -31,16 +32,17 @@ from weir.graph.transformation import Transformation
 from weir.notices import warn_once
 from weir.runtime.rolling import field_combiner, tuple_combiner
 from weir.window.assigners import MergingWindowAssigner, WindowAssigner
+from weir.window.counting import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from weir.window.evictors import Evictor
 from weir.window.spec import Calling, Contents, FieldAggregate, Holding, WindowSpec
 from weir.window.triggers import Trigger, require_trigger
 
 log = logging.getLogger("weir.datastream")
 S = TypeVar("S", bound=Stream)
-Self = TypeVar("Self", bound="_Windowed[Any]")
+Self = TypeVar("Self", bound="Windows[Any]")
 
 
-class _Windowed(Generic[S]):
+class Windows(Generic[S]):
     """What windows with and without keys have in common."""
 
     _apply_kind: ClassVar[type]
@@ -97,50 +99,37 @@ class _Windowed(Generic[S]):
         self._late_tag = output_tag
         return self
 
-    def reduce(
-        self, reduce_function: Any, window_function: Any = None, output_type: Any = None
-    ) -> S:
-        """Reduce the records of a window as they come; a window function may get the result."""
-        function = as_function(reduce_function, ReduceFunction, PlainReduce)
-        _warn_about_hooks(function, ReduceFunction)
+    def _reduce(self, function: Any, window_function: Any, output_type: Any) -> Transformation:
+        reduction = as_function(function, ReduceFunction, PlainReduce)
+        _warn_about_hooks(reduction, ReduceFunction)
         record_type = self._stream.record_type
-        contents = Contents(Holding.REDUCED, function, record_type)
+        contents = Contents(Holding.REDUCED, reduction, record_type)
         if window_function is None and output_type is None:
             output_type = record_type
         return self._declare(contents, window_function, output_type)
 
-    def aggregate(
-        self,
-        aggregate_function: AggregateFunction,
-        window_function: Any = None,
-        accumulator_type: Any = None,
-        output_type: Any = None,
-    ) -> S:
-        """Aggregate the records of a window as they come; a window function may get the result."""
-        require_instance(aggregate_function, "AggregateFunction")
-        require_type(aggregate_function, AggregateFunction, "an AggregateFunction")
-        _warn_about_hooks(aggregate_function, AggregateFunction)
+    def _aggregate(
+        self, function: Any, window_function: Any, accumulator_type: Any, output_type: Any
+    ) -> Transformation:
+        require_instance(function, "AggregateFunction")
+        require_type(function, AggregateFunction, "an AggregateFunction")
+        _warn_about_hooks(function, AggregateFunction)
         held = declared_type(accumulator_type, "accumulator_type")
         contents = Contents(
-            Holding.AGGREGATED, aggregate_function, held, record_type=self._stream.record_type
+            Holding.AGGREGATED, function, held, record_type=self._stream.record_type
         )
         return self._declare(contents, window_function, output_type)
 
-    def apply(self, window_function: Any, output_type: Any = None, result_type: Any = None) -> S:
-        """Give all records of a window to a window function; `result_type` is the older name."""
-        require_instance(window_function, self._apply_kind.__name__)
-        require_type(window_function, self._apply_kind, f"a {self._apply_kind.__name__}")
-        return self._declare(self._records(), window_function, output_type or result_type)
+    def _apply(self, function: Any, output_type: Any) -> Transformation:
+        return self._whole(function, self._apply_kind, output_type)
 
-    def process(
-        self, process_window_function: Any, output_type: Any = None, result_type: Any = None
-    ) -> S:
-        """Give all records to a process window function; `result_type` is an older name."""
-        require_instance(process_window_function, self._process_kind.__name__)
-        require_type(
-            process_window_function, self._process_kind, f"a {self._process_kind.__name__}"
-        )
-        return self._declare(self._records(), process_window_function, output_type or result_type)
+    def _process(self, function: Any, output_type: Any) -> Transformation:
+        return self._whole(function, self._process_kind, output_type)
+
+    def _whole(self, function: Any, kind: type, output_type: Any) -> Transformation:
+        require_instance(function, kind.__name__)
+        require_type(function, kind, f"a {kind.__name__}")
+        return self._declare(self._records(), function, output_type)
 
     def sum(self, position_to_sum: int | str = 0) -> S:
         """Emit, per window, the first record with the sum of a field."""
@@ -171,12 +160,12 @@ class _Windowed(Generic[S]):
             function = PlainReduce(field_combiner(op, field))
         aggregate = FieldAggregate(op, field)
         contents = Contents(Holding.REDUCED, function, record_type, aggregate)
-        return self._declare(contents, None, record_type)
+        return self._result(self._declare(contents, None, record_type))
 
     def _records(self) -> Contents:
         return Contents(Holding.RECORDS, None, self._stream.record_type)
 
-    def _declare(self, contents: Contents, function: Any, output_type: Any) -> S:
+    def _declare(self, contents: Contents, function: Any, output_type: Any) -> Transformation:
         trigger = self._trigger
         if trigger is None:
             trigger = require_trigger(self._assigner.get_default_trigger(self._stream.env))
@@ -192,14 +181,13 @@ class _Windowed(Generic[S]):
             lateness_ms=self._lateness_ms,
             late_tag=self._late_tag,
         )
-        operator = self._stream._declare(
+        return self._stream._declare(
             kinds.WINDOW,
             type(self._assigner).__name__,
             function=function,
             output_type=declared_type(output_type),
             options={"window": spec, "description": self._description(spec, function)},
         )
-        return self._result(operator)
 
     def _check_trigger(self, trigger: Trigger[Any, Any]) -> None:
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
@@ -227,13 +215,8 @@ class _Windowed(Generic[S]):
         return f"{self._title}({', '.join(parts)})"
 
 
-class WindowedStream(_Windowed[S]):
-    """A keyed stream cut into windows, each of one key.
-
-    Example:
-        windows = keyed.window(TumblingEventTimeWindows.of(Time.minutes(5)))
-        windows.reduce(lambda a, b: (a[0], a[1] + b[1]))
-    """
+class WindowsByKey(Windows[S]):
+    """A keyed stream cut into windows, each of one key."""
 
     _apply_kind = WindowFunction
     _process_kind = ProcessWindowFunction
@@ -242,12 +225,8 @@ class WindowedStream(_Windowed[S]):
     _title = "Window"
 
 
-class AllWindowedStream(_Windowed[S]):
-    """A whole stream cut into windows, which one subtask handles.
-
-    Example:
-        stream.window_all(TumblingEventTimeWindows.of(Time.minutes(5))).reduce(max)
-    """
+class WindowsOfAll(Windows[S]):
+    """A whole stream cut into windows, which one subtask handles."""
 
     _apply_kind = AllWindowFunction
     _process_kind = ProcessAllWindowFunction
@@ -275,3 +254,10 @@ def _warn_about_evictor(evictor: Evictor) -> None:
         f"windows with {type(evictor).__name__} hold all of their records: what reduces or "
         "aggregates them runs over those that are left, at every firing",
     )
+
+
+def count_windows(size: int, slide: int) -> Any:
+    """Return what assigns windows of so many records; without a slide they do not overlap."""
+    if slide == 0:
+        return CountTumblingWindowAssigner(size)
+    return CountSlidingWindowAssigner(size, slide)

@@ -6,34 +6,27 @@ spread over the next one. Nothing runs before `execute()`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 from weir.common._absent import absent
-from weir.common._generics import KEY_co, T_co
+from weir.common._generics import KEY_co, T, T_co
 from weir.common.typeinfo import Types
-from weir.common.watermark_strategy import FieldTimestamps, WatermarkStrategy
+from weir.datastream._alike_streams import RollingStream, SpreadStream
 from weir.datastream._checks import (
-    aggregate_field,
-    check_timestamp_field,
     projected_type,
     require_type,
 )
 from weir.datastream._closeable_iterator import CloseableIterator
 from weir.datastream._connected_streams import (
-    BroadcastConnectedStream,
+    BroadcastConnection,
     BroadcastStream,
-    ConnectedStreams,
+    Connection,
 )
-from weir.datastream._data_stream_sink import (
-    DataStreamSink,
-    attach_function_sink,
-    attach_sink,
-    attach_writer_sink,
-)
-from weir.datastream._interval_join import IntervalJoin, IntervalJoined
-from weir.datastream._joined_streams import JoinedStreams, grouping, joining
+from weir.datastream._data_stream_sink import DataStreamSink
+from weir.datastream._ending_stream import EndingStream
+from weir.datastream._interval_join import BoundedPairs, Length, Pairs
+from weir.datastream._joined_streams import JoinedStreams, Meeting, grouping, joining
 from weir.datastream._key_selection import key_spec
 from weir.datastream._plain_functions import (
     PlainFilter,
@@ -41,31 +34,46 @@ from weir.datastream._plain_functions import (
     PlainMap,
     PlainReduce,
     as_function,
-    partition_callable,
-    require_instance,
+    require_process,
 )
-from weir.datastream._stream import Stream, check_same_program, declared_type, edge_type
-from weir.datastream._windowed_streams import AllWindowedStream, WindowedStream
-from weir.datastream._with_state import FilterWithState, FlatMapWithState, MapWithState
+from weir.datastream._stream import Stream, declared_type
+from weir.datastream._windowed_streams import (
+    Windows,
+    WindowsByKey,
+    WindowsOfAll,
+    count_windows,
+)
+from weir.datastream._with_state import FlatMapWithState, MapWithState
 from weir.datastream.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoGroupFunction,
+    CoMapFunction,
+    CoProcessFunction,
     FilterFunction,
+    FlatJoinFunction,
     FlatMapFunction,
-    Function,
+    JoinFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
     NullByteKeySelector,
+    ProcessAllWindowFunction,
     ProcessFunction,
+    ProcessJoinFunction,
+    ProcessWindowFunction,
     ReduceFunction,
+    WindowFunction,
 )
 from weir.datastream.output_tag import OutputTag
 from weir.errors import UsageError
 from weir.graph import kinds
 from weir.graph.kinds import Kind
 from weir.graph.transformation import Edge, Partitioning, Transformation
-from weir.notices import warn_once
-from weir.state.descriptor import MapStateDescriptor
-from weir.window.counting import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
 __all__ = [
     "AllWindowedStream",
@@ -81,13 +89,18 @@ __all__ = [
     "WindowedStream",
 ]
 
-log = logging.getLogger("weir.datastream")
-D = TypeVar("D", bound="DataStream")
 R = TypeVar("R")
 KEY = TypeVar("KEY")
+_Reduction = Callable[[T, T], Any] | ReduceFunction[Any]
+_OfWindows = (
+    WindowFunction[Any, R, Any, Any]
+    | ProcessWindowFunction[Any, R, Any, Any]
+    | AllWindowFunction[Any, R, Any]
+    | ProcessAllWindowFunction[Any, R, Any]
+)
 
 
-class DataStream(Stream, Generic[T_co]):
+class DataStream(EndingStream[T_co], SpreadStream["DataStream[T_co]"], Generic[T_co]):
     """A stream of records.
 
     Example:
@@ -119,7 +132,7 @@ class DataStream(Stream, Generic[T_co]):
 
     def process(self, func: ProcessFunction[T_co, R], output_type: Any = None) -> DataStream[R]:
         """Apply a `ProcessFunction`."""
-        _require_process(func, ProcessFunction, "on a stream without keys")
+        require_process(func, ProcessFunction, "on a stream without keys")
         return self._apply(kinds.PROCESS, "PROCESS", func, output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
@@ -132,18 +145,6 @@ class DataStream(Stream, Generic[T_co]):
             options={"fields": list(field_indexes)},
         )
         return self._after(operator)
-
-    def assign_timestamps_and_watermarks(
-        self, watermark_strategy: WatermarkStrategy
-    ) -> DataStream[T_co]:
-        """Give records timestamps, and the stream watermarks."""
-        require_type(watermark_strategy, WatermarkStrategy, "a WatermarkStrategy")
-        assigner = watermark_strategy.timestamp_assigner
-        if isinstance(assigner, FieldTimestamps):
-            check_timestamp_field(assigner.field, self.record_type)
-        return self._apply(
-            kinds.TIMESTAMPS, "Timestamps/Watermarks", watermark_strategy, self.record_type
-        )
 
     @overload
     def key_by(
@@ -173,180 +174,45 @@ class DataStream(Stream, Generic[T_co]):
         spec = key_spec(key_selector, declared, self.record_type)
         return KeyedStream(origin, origin._spread(Partitioning.HASH, key=spec))
 
-    def cache(self: D) -> D:
-        """Return the stream itself, and say once that nothing is kept for later programs."""
-        warn_once(
-            log,
-            "cache() has no effect, because a program reads its sources again; to keep a result, "
-            "write it with a sink and read that",
-        )
-        return self
-
     def union(self, *streams: DataStream[T_co]) -> DataStream[T_co]:
         """Merge streams of one record type; a keyed stream loses its keys."""
-        edges = list(self._unkeyed_edges())
-        for stream in streams:
-            check_same_program(self, stream, "union")
-            for edge in stream._unkeyed_edges():
-                if edge_type(edge) != self.record_type:
-                    msg = (
-                        "union() needs streams of one type, found "
-                        f"{self.record_type!r} and {edge_type(edge)!r}; map one to the other"
-                    )
-                    raise UsageError(msg)
-                edges.append(edge)
-        return DataStream(self.env, edges)
+        return DataStream(self.env, self._united(streams))
 
     @overload
-    def connect(self, ds: DataStream) -> ConnectedStreams[DataStream]: ...
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
 
     @overload
-    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream[DataStream]: ...
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
 
     def connect(
         self, ds: DataStream | BroadcastStream
-    ) -> ConnectedStreams[DataStream] | BroadcastConnectedStream[DataStream]:
+    ) -> ConnectedStreams | BroadcastConnectedStream:
         """Join with another stream, or with a broadcast one, in one operator."""
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, self._after)
         require_type(ds, Stream, "a DataStream or a BroadcastStream")
         return ConnectedStreams(self, ds, self._after)
 
-    def join(self, other_stream: DataStream) -> JoinedStreams[DataStream]:
+    def join(self, other_stream: DataStream) -> JoinedStreams[JoinedWindows]:
         """Join with another stream: every pair of records that share key and window."""
-        return JoinedStreams(self, other_stream, joining, self._after)
+        return JoinedStreams(self, other_stream, JoinedWindows, self._after)
 
-    def co_group(self, other_stream: DataStream) -> JoinedStreams[DataStream]:
+    def co_group(self, other_stream: DataStream) -> JoinedStreams[CoGroupedWindows]:
         """Group with another stream: the records of both that share key and window."""
-        return JoinedStreams(self, other_stream, grouping, self._after)
-
-    @overload
-    def broadcast(self) -> DataStream: ...
-
-    @overload
-    def broadcast(
-        self,
-        broadcast_state_descriptor: MapStateDescriptor,
-        *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> BroadcastStream: ...
-
-    def broadcast(
-        self,
-        broadcast_state_descriptor: MapStateDescriptor | None = None,
-        *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> DataStream | BroadcastStream:
-        """Send every record to all subtasks; with descriptors, to be kept in broadcast state."""
-        spread = self._respread(Partitioning.BROADCAST)
-        if broadcast_state_descriptor is None:
-            return spread
-        descriptors = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
-        return BroadcastStream(spread, descriptors)
-
-    def shuffle(self) -> DataStream[T_co]:
-        """Spread records at random."""
-        return self._respread(Partitioning.SHUFFLE)
-
-    def rebalance(self) -> DataStream[T_co]:
-        """Spread records evenly, in turn."""
-        return self._respread(Partitioning.REBALANCE)
-
-    def rescale(self) -> DataStream[T_co]:
-        """Spread records evenly among nearby subtasks."""
-        return self._respread(Partitioning.RESCALE)
-
-    def forward(self) -> DataStream[T_co]:
-        """Keep records in the subtask that they are in."""
-        return self._respread(Partitioning.FORWARD)
-
-    def global_(self) -> DataStream[T_co]:
-        """Send all records to the first subtask."""
-        return self._respread(Partitioning.GLOBAL)
-
-    def partition_custom(self, partitioner: Any, key_selector: Any) -> DataStream[T_co]:
-        """Let a `Partitioner` or callable choose the subtask by a key."""
-        function = partition_callable(partitioner)
-        return self._respread(
-            Partitioning.CUSTOM,
-            key=key_spec(key_selector, None, self.record_type),
-            partition_fn=function,
-        )
+        return JoinedStreams(self, other_stream, CoGroupedWindows, self._after)
 
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator emits under a tag."""
-        operator = self._operators[-1] if self._operators else self._operator("get_side_output")
-        tag_type = declared_type(output_tag.type_info, "type_info")
-        known = operator.side_types.setdefault(output_tag.tag_id, tag_type)
-        if known != tag_type:
-            msg = (
-                f"operator '{operator.name}': side output {output_tag.tag_id!r} was declared "
-                f"with type {known!r} before, now with {tag_type!r}; use one type"
-            )
-            raise UsageError(msg)
-        return DataStream(self.env, [Edge(operator, tag=output_tag.tag_id)])
+        return DataStream(self.env, [self._tagged(output_tag)])
 
-    def window_all(self, window_assigner: Any) -> AllWindowedStream[DataStream]:
+    def window_all(self, window_assigner: Any) -> AllWindowedStream[T_co]:
         """Cut the whole stream into windows; one subtask handles all of its records."""
         keyed = self.key_by(NullByteKeySelector(), Types.BYTE())
         return AllWindowedStream(keyed, window_assigner, self._after)
 
-    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[DataStream]:
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[T_co]:
         """Cut the whole stream into windows of so many records; one begins every slide."""
-        return self.window_all(_count_windows(size, slide))
-
-    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Write each record to standard output."""
-        options = {"identifier": sink_identifier, "stderr": False}
-        return attach_sink(self, kinds.PRINT, "Print to Std. Out", options=options)
-
-    def print_to_err(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Write each record to standard error."""
-        options = {"identifier": sink_identifier, "stderr": True}
-        return attach_sink(self, kinds.PRINT, "Print to Std. Err", options=options)
-
-    def add_sink(self, sink_func: Any) -> DataStreamSink:
-        """End the stream in a `SinkFunction`."""
-        return attach_function_sink(self, sink_func)
-
-    def sink_to(self, sink: Any) -> DataStreamSink:
-        """End the stream in a sink object such as `FileSink`."""
-        return attach_writer_sink(self, sink)
-
-    def foreach_batch(self, func: Callable[[Any, int], Any]) -> DataStreamSink:
-        """Hand the committed records of each checkpoint to `func(dataframe, checkpoint_id)`.
-
-        Guarantee: called in order of checkpoints, only for completed ones; again with the same
-        id and rows after a failure, so `func` must be idempotent per id.
-        """
-        require_type(func, Callable, "a function of (dataframe, checkpoint_id)")  # type: ignore[arg-type]
-        return attach_sink(self, kinds.BATCH_SINK, "Foreach Batch", function=func)
-
-    @overload
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: None = None
-    ) -> CloseableIterator[T_co]: ...
-
-    @overload
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, *, limit: int
-    ) -> list[T_co]: ...
-
-    @overload
-    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[T_co]: ...
-
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator[T_co] | list[T_co]:
-        """Run the program and return this stream's records: all of them, or a list of `limit`."""
-        if limit is not None and limit < 1:
-            msg = f"execute_and_collect() needs a limit of at least 1, found {limit!r}"
-            raise UsageError(msg)
-        operator = self._declare(kinds.COLLECT, "Sink: Collect")
-        client = self.env.submit(job_execution_name or "DataStream Collect")
-        records = CloseableIterator(client.collect_iterator(operator.id), client)
-        if limit is None:
-            return records
-        with records:
-            return [record for _, record in zip(range(limit), records)]  # noqa: B905
+        return self.window_all(count_windows(size, slide))
 
     def _unkeyed(self) -> DataStream[T_co]:
         return self
@@ -362,7 +228,7 @@ class DataStream(Stream, Generic[T_co]):
         return DataStream(self.env, self._spread(partitioning, **how))
 
 
-class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
+class KeyedStream(DataStream[T_co], RollingStream["DataStream[T_co]"], Generic[T_co, KEY_co]):
     """A stream partitioned by key: functions on it have keyed state and timers.
 
     Example:
@@ -378,7 +244,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         self, func: KeyedProcessFunction[Any, T_co, R], output_type: Any = None
     ) -> DataStream[R]:
         """Apply a `KeyedProcessFunction`."""
-        _require_process(func, KeyedProcessFunction, "on a keyed stream")
+        require_process(func, KeyedProcessFunction, "on a keyed stream")
         return self._apply(kinds.PROCESS, "KEYED PROCESS", func, output_type)
 
     def reduce(self, func: Callable[[T_co, T_co], Any] | ReduceFunction[Any]) -> DataStream[T_co]:
@@ -405,76 +271,26 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         types = (output_type, state_type)
         return self._with_state(kinds.FLAT_MAP, "FlatMap", FlatMapWithState, func, types=types)
 
-    def filter_with_state(
-        self, func: Callable[[Any, Any], Any], state_type: Any = None
-    ) -> DataStream:
-        """Keep the records for which `func(value, state) -> (keep, new state)` says so."""
-        types = (self.record_type, state_type)
-        return self._with_state(kinds.FILTER, "Filter", FilterWithState, func, types=types)
-
-    def _with_state(
-        self, kind: Kind, name: str, wrapper: Any, func: Any, types: tuple[Any, Any]
-    ) -> DataStream:
-        if not callable(func) or isinstance(func, (type, Function)):
-            msg = (
-                f"{kind.name}_with_state() needs a callable of (value, state) that returns "
-                f"(result, new state), found {type(func).__name__}: {func!r}"
-            )
-            raise TypeError(msg)
-        output_type, state_type = types
-        function = wrapper(func, declared_type(state_type, "state_type"))
-        return self._apply(kind, name, function, output_type)
-
-    def sum(self, position_to_sum: int | str = 0) -> DataStream[T_co]:
-        """Emit, per key, the first record with the sum of a field so far."""
-        return self._aggregate("sum", position_to_sum)
-
-    def min(self, position_to_min: int | str = 0) -> DataStream[T_co]:
-        """Emit, per key, the first record with the least value of a field so far."""
-        return self._aggregate("min", position_to_min)
-
-    def max(self, position_to_max: int | str = 0) -> DataStream[T_co]:
-        """Emit, per key, the first record with the greatest value of a field so far."""
-        return self._aggregate("max", position_to_max)
-
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T_co]:
-        """Emit, per key, the record with the least value of a field so far."""
-        return self._aggregate("min_by", position_to_min_by)
-
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T_co]:
-        """Emit, per key, the record with the greatest value of a field so far."""
-        return self._aggregate("max_by", position_to_max_by)
-
-    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin[DataStream]:
+    def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
         """Pair records of this stream with those of another one with the same key, by time."""
         require_type(other_stream, KeyedStream, "a KeyedStream")
         return IntervalJoin(self, other_stream, self._after)
 
-    def window(self, window_assigner: Any) -> WindowedStream[DataStream]:
+    def window(self, window_assigner: Any) -> WindowedStream[T_co]:
         """Cut the records of every key into windows."""
         return WindowedStream(self, window_assigner, self._after)
 
-    def count_window(self, size: int, slide: int = 0) -> WindowedStream[DataStream]:
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T_co]:
         """Cut the records of every key into windows of so many; one begins every slide."""
-        return WindowedStream(self, _count_windows(size, slide), self._after)
+        return WindowedStream(self, count_windows(size, slide), self._after)
 
-    def window_all(self, window_assigner: Any) -> AllWindowedStream[DataStream]:
+    def window_all(self, window_assigner: Any) -> AllWindowedStream[T_co]:
         """Cut the origin into windows; the keys are dropped."""
         return self._origin.window_all(window_assigner)
 
     def project(self, *field_indexes: int) -> DataStream:
         """Project the origin; the keys are dropped."""
         return self._origin.project(*field_indexes)
-
-    def _aggregate(self, op: str, position: int | str) -> DataStream:
-        field = aggregate_field(op, position, self.record_type)
-        operator = self._declare(
-            kinds.AGGREGATE,
-            op.replace("_", " ").title().replace(" ", ""),
-            output_type=self.record_type,
-            options={"op": op, "field": field},
-        )
-        return self._after(operator)
 
     def _respread(self, partitioning: Partitioning, **how: Any) -> DataStream[T_co]:
         msg = (
@@ -490,17 +306,225 @@ class KeyedStream(DataStream[T_co], Generic[T_co, KEY_co]):
         return self._origin
 
 
-def _count_windows(size: int, slide: int) -> Any:
-    if slide == 0:
-        return CountTumblingWindowAssigner(size)
-    return CountSlidingWindowAssigner(size, slide)
+class _WindowsOf(Windows["DataStream[T]"], Generic[T]):
+    """What can be done with windows, and the types of what comes out."""
+
+    @overload
+    def reduce(
+        self, reduce_function: _Reduction[T], window_function: None = None, output_type: Any = None
+    ) -> DataStream[T]: ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_function: _Reduction[T],
+        window_function: _OfWindows[R],
+        output_type: Any = None,
+    ) -> DataStream[R]: ...
+
+    def reduce(
+        self, reduce_function: Any, window_function: Any = None, output_type: Any = None
+    ) -> DataStream:
+        """Reduce the records of a window as they come; a window function may get the result."""
+        return self._result(self._reduce(reduce_function, window_function, output_type))
+
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[Any, Any, R],
+        window_function: None = None,
+        accumulator_type: Any = None,
+        output_type: Any = None,
+    ) -> DataStream[R]: ...
+
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[Any, Any, Any],
+        window_function: _OfWindows[R],
+        accumulator_type: Any = None,
+        output_type: Any = None,
+    ) -> DataStream[R]: ...
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: Any = None,
+        accumulator_type: Any = None,
+        output_type: Any = None,
+    ) -> DataStream:
+        """Aggregate the records of a window as they come; a window function may get the result."""
+        return self._result(
+            self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
+        )
+
+    def apply(
+        self, window_function: _OfWindows[R], output_type: Any = None, result_type: Any = None
+    ) -> DataStream[R]:
+        """Give all records of a window to a window function; `result_type` is the older name."""
+        made: DataStream = self._result(self._apply(window_function, output_type or result_type))
+        return made
+
+    def process(
+        self,
+        process_window_function: _OfWindows[R],
+        output_type: Any = None,
+        result_type: Any = None,
+    ) -> DataStream[R]:
+        """Give all records to a process window function; `result_type` is an older name."""
+        operator = self._process(process_window_function, output_type or result_type)
+        made: DataStream = self._result(operator)
+        return made
 
 
-def _require_process(func: Any, kind: type, where: str) -> None:
-    require_instance(func, kind.__name__)
-    if not isinstance(func, kind):
-        msg = f"process() {where} requires a {kind.__name__}, found {type(func).__name__}: {func!r}"
-        raise TypeError(msg)
+class WindowedStream(_WindowsOf[T], WindowsByKey["DataStream[T]"], Generic[T]):
+    """A keyed stream cut into windows, each of one key.
+
+    Example:
+        windows = keyed.window(TumblingEventTimeWindows.of(Time.minutes(5)))
+        windows.reduce(lambda a, b: (a[0], a[1] + b[1]))
+    """
+
+
+class AllWindowedStream(_WindowsOf[T], WindowsOfAll["DataStream[T]"], Generic[T]):
+    """A whole stream cut into windows, which one subtask handles.
+
+    Example:
+        stream.window_all(TumblingEventTimeWindows.of(Time.minutes(5))).reduce(max)
+    """
+
+
+class ConnectedStreams(Connection["DataStream[Any]"]):
+    """Two streams, of different types if need be, that one function handles together.
+
+    Example:
+        class Either(CoMapFunction):
+            def map1(self, value):
+                return value
+
+            def map2(self, value):
+                return value
+
+        stream.connect(numbers).map(Either())
+    """
+
+    def map(self, func: CoMapFunction[Any, Any, R], output_type: Any = None) -> DataStream[R]:
+        """Apply a `CoMapFunction`."""
+        return self._map(func, output_type)
+
+    def flat_map(
+        self, func: CoFlatMapFunction[Any, Any, R], output_type: Any = None
+    ) -> DataStream[R]:
+        """Apply a `CoFlatMapFunction`."""
+        return self._flat_map(func, output_type)
+
+    def process(
+        self,
+        func: CoProcessFunction[Any, Any, R] | KeyedCoProcessFunction[Any, Any, Any, R],
+        output_type: Any = None,
+    ) -> DataStream[R]:
+        """Apply a `CoProcessFunction`, or a `KeyedCoProcessFunction` when both are keyed."""
+        return self._process(func, output_type)
+
+
+class BroadcastConnectedStream(BroadcastConnection["DataStream[Any]"]):
+    """A stream together with a broadcast stream.
+
+    Example:
+        rules = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+        keyed.connect(stream.broadcast(rules))
+    """
+
+    def process(
+        self,
+        func: BroadcastProcessFunction[Any, Any, R]
+        | KeyedBroadcastProcessFunction[Any, Any, Any, R],
+        output_type: Any = None,
+    ) -> DataStream[R]:
+        """Apply a broadcast function; the keyed kind on a keyed stream, the other on others."""
+        return self._process(func, output_type)
+
+
+class JoinedWindows(Meeting["DataStream[Any]"]):
+    """Two keyed streams cut into windows, in which records meet in pairs."""
+
+    _meet = staticmethod(joining)
+
+    @overload
+    def apply(
+        self,
+        function: JoinFunction[Any, Any, R] | FlatJoinFunction[Any, Any, R],
+        output_type: Any = None,
+    ) -> DataStream[R]: ...
+
+    @overload
+    def apply(
+        self, function: Callable[[Any, Any], R], output_type: Any = None
+    ) -> DataStream[R]: ...
+
+    def apply(self, function: Any, output_type: Any = None) -> DataStream:
+        """Call a function for every pair that meets in a window."""
+        return self._apply(function, output_type)
+
+
+class CoGroupedWindows(Meeting["DataStream[Any]"]):
+    """Two keyed streams cut into windows, in which groups of records meet."""
+
+    _meet = staticmethod(grouping)
+
+    def apply(
+        self,
+        function: CoGroupFunction[Any, Any, R] | Callable[[Any, Any], Iterable[R] | None],
+        output_type: Any = None,
+    ) -> DataStream[R]:
+        """Call a function for the groups that meet in a window."""
+        return self._apply(function, output_type)
+
+
+class IntervalJoin(Pairs["DataStream[Any]"]):
+    """Two keyed streams whose records are paired by time; `between` says how.
+
+    Example:
+        keyed.interval_join(keyed).between(Time.seconds(-5), Time.seconds(5))
+    """
+
+    def between(self, lower_bound: Length, upper_bound: Length) -> IntervalJoined:
+        """Pair a left record with the right ones from `lower_bound` to `upper_bound` behind it.
+
+        Two records with the same key are a pair if and only if `left.timestamp + lower_bound <=
+        right.timestamp <= left.timestamp + upper_bound`. Bounds may be negative.
+
+        Raises:
+            UsageError: a bound is no length of time, or the lower one is above the upper one.
+        """
+        return IntervalJoined(self, self._settings(lower_bound, upper_bound))
+
+
+class IntervalJoined(BoundedPairs["DataStream[Any]"]):
+    """An interval join with bounds; `process` declares it.
+
+    Example:
+        class Both(ProcessJoinFunction):
+            def process_element(self, left, right, ctx):
+                yield left, right
+
+        keyed.interval_join(keyed).between(Time.seconds(0), Time.minutes(1)).process(Both())
+    """
+
+    def process(
+        self, process_join_function: ProcessJoinFunction[Any, Any, R], output_type: Any = None
+    ) -> DataStream[R]:
+        """Apply a `ProcessJoinFunction` to every pair.
+
+        Guarantee: every pair is handled once, whichever of its records comes first, unless one of
+        them is late: older than the watermark that the join had reached before the epoch in which
+        the record came. A record is kept until the watermark says that no partner can follow.
+
+        Raises:
+            TypeError: it is no `ProcessJoinFunction`.
+            UsageError: without its bounds the interval is empty.
+        """
+        return self._process(process_join_function, output_type)
 
 
 __getattr__ = absent(

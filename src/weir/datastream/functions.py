@@ -102,7 +102,7 @@ class MapFunction(Function, Generic[IN_contra, OUT_co]):
         """Return the record that replaces `value`."""
 
 
-class CoMapFunction(Function):
+class CoMapFunction(Function, Generic[IN1, IN2, OUT]):
     """Map over two connected streams; both methods see the same instance.
 
     Example:
@@ -115,11 +115,11 @@ class CoMapFunction(Function):
     """
 
     @abstractmethod
-    def map1(self, value: Any) -> Any:
+    def map1(self, value: IN1) -> OUT | None:
         """Return the record for a record of the first stream; None emits nothing."""
 
     @abstractmethod
-    def map2(self, value: Any) -> Any:
+    def map2(self, value: IN2) -> OUT | None:
         """Return the record for a record of the second stream; None emits nothing."""
 
 
@@ -137,7 +137,7 @@ class FlatMapFunction(Function, Generic[IN_contra, OUT_co]):
         """Return or yield the records that replace `value`."""
 
 
-class CoFlatMapFunction(Function):
+class CoFlatMapFunction(Function, Generic[IN1, IN2, OUT]):
     """Flat map over two connected streams; both methods see the same instance.
 
     Example:
@@ -150,11 +150,11 @@ class CoFlatMapFunction(Function):
     """
 
     @abstractmethod
-    def flat_map1(self, value: Any) -> Any:
+    def flat_map1(self, value: IN1) -> Iterable[OUT] | None:
         """Return or yield the records for a record of the first stream."""
 
     @abstractmethod
-    def flat_map2(self, value: Any) -> Any:
+    def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
         """Return or yield the records for a record of the second stream."""
 
 
@@ -345,7 +345,7 @@ class KeyedProcessFunction(Function, Generic[KEY, IN_contra, OUT_co]):
         """Handle a timer; return or yield the outputs."""
 
 
-class CoProcessFunction(Function):
+class CoProcessFunction(Function, Generic[IN1, IN2, OUT]):
     """A process function over two connected streams.
 
     Example:
@@ -361,15 +361,15 @@ class CoProcessFunction(Function):
         """Given to both methods."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+    def process_element1(self, value: IN1, ctx: CoProcessFunction.Context) -> Any:
         """Handle a record of the first stream; return or yield the outputs."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any:
+    def process_element2(self, value: IN2, ctx: CoProcessFunction.Context) -> Any:
         """Handle a record of the second stream; return or yield the outputs."""
 
 
-class KeyedCoProcessFunction(Function):
+class KeyedCoProcessFunction(Function, Generic[KEY, IN1, IN2, OUT]):
     """A process function over two streams keyed alike: both share keyed state and timers.
 
     Example:
@@ -392,11 +392,11 @@ class KeyedCoProcessFunction(Function):
             """Tell which kind of time the firing timer belongs to."""
 
     @abstractmethod
-    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+    def process_element1(self, value: IN1, ctx: KeyedCoProcessFunction.Context) -> Any:
         """Handle a record of the first stream; return or yield the outputs."""
 
     @abstractmethod
-    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any:
+    def process_element2(self, value: IN2, ctx: KeyedCoProcessFunction.Context) -> Any:
         """Handle a record of the second stream; return or yield the outputs."""
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Any:

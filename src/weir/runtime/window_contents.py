@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from weir.backend.base import CurrentKey
-from weir.backend.handles import ValueState
+from weir.common.state import ValueState
 from weir.common.typeinfo import TypeInformation, Types
 from weir.state.descriptor import ListStateDescriptor, StateDescriptor, ValueStateDescriptor
 from weir.window.spec import Contents, Holding

@@ -6,7 +6,8 @@ in every subtask, read-write on the broadcast side and read-only on the other.
 
 from __future__ import annotations
 
-from weir.backend.handles import (
+from weir.common._generics import K, V
+from weir.common.state import (
     AggregatingState,
     AppendingState,
     ListState,
@@ -18,7 +19,6 @@ from weir.backend.handles import (
     ValueState,
     WritableMap,
 )
-from weir.common._generics import K, V
 
 __all__ = [
     "AggregatingState",

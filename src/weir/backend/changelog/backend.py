@@ -31,8 +31,8 @@ from weir.backend.changelog.pieces import Piece, Usage
 from weir.backend.changelog.settings import ChangelogSettings
 from weir.backend.changes import ChangeSource
 from weir.backend.context import BackgroundExecutor
-from weir.backend.handles import State
 from weir.clock import Clock
+from weir.common.state import State
 from weir.errors import StorageError
 from weir.snapshot import FileHandle, SnapshotWriter
 

@@ -22,7 +22,6 @@ from weir.backend.base import (
 from weir.backend.chain import reusable_layers
 from weir.backend.changes import StateChanges
 from weir.backend.group_format import AddressTypes, GroupFormat
-from weir.backend.handles import State
 from weir.backend.hashmap.flat_table import FLAT_FROM, FlatTable, TrackedFlatTable, can_be_flat
 from weir.backend.hashmap.incremental import Increments
 from weir.backend.hashmap.snapshots import FrozenTables, HashMapSnapshot
@@ -32,6 +31,7 @@ from weir.backend.hashmap.tracked import TrackedTable, tracked_handle_for
 from weir.backend.object_handles import handle_for
 from weir.backend.restored import RestoredState, common_sources, read_states
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, TimerSnapshot
+from weir.common.state import State
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 

@@ -15,7 +15,6 @@ from weir.backend.base import VOID, CurrentKey, StateDeclaration
 from weir.backend.delta import GroupDelta
 from weir.backend.group_format import GroupFormat
 from weir.backend.groups import owned_groups
-from weir.backend.handles import State
 from weir.backend.hashmap.marks import WHOLE, Changed, Marks, delta_of
 from weir.backend.hashmap.table import StateTable
 from weir.backend.isolation import IMMUTABLE, is_immutable
@@ -29,6 +28,7 @@ from weir.backend.object_handles import (
     ObjectTextState,
     ObjectValueState,
 )
+from weir.common.state import State
 from weir.keygroup import KeyGroupRange
 
 

@@ -25,7 +25,6 @@ from weir.backend.base import (
 )
 from weir.backend.context import BackendContext
 from weir.backend.group_format import AddressTypes, GroupFormat
-from weir.backend.handles import State
 from weir.backend.key_bytes import KEY_FORMAT
 from weir.backend.rocksdb.catalog import PACKED_FAMILY, Catalog, Described
 from weir.backend.rocksdb.database import Cursor, Database, require_rocksdict
@@ -40,6 +39,7 @@ from weir.backend.rocksdb.restore import Filled, fill
 from weir.backend.rocksdb.store import Budget, Sequence, StateFacts, Store, StoreContext
 from weir.backend.rocksdb.sweep import DatabaseSweep
 from weir.backend.rocksdb.timer_service import BackendTimers
+from weir.common.state import State
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
 

@@ -15,10 +15,10 @@ from weir.backend.admission import admission, admit_elements
 from weir.backend.base import CurrentKey, Keep, StateDeclaration
 from weir.backend.delta import GroupDelta
 from weir.backend.groups import owned_groups
-from weir.backend.handles import ListState
 from weir.backend.rocksdb.database import Row, WriteBatch
 from weir.backend.rocksdb.keys import after
 from weir.backend.rocksdb.store import StateFacts, StoreContext, may_change
+from weir.common.state import ListState
 
 _MANY_CHUNKS = 64
 

@@ -16,7 +16,6 @@ from weir.backend.admission import MapKeys, admission
 from weir.backend.base import CurrentKey, Keep, StateDeclaration
 from weir.backend.delta import GroupDelta
 from weir.backend.groups import owned_groups
-from weir.backend.handles import MapState
 from weir.backend.key_bytes import KeyCodec, key_codec, read_original
 from weir.backend.rocksdb.database import Row, WriteBatch
 from weir.backend.rocksdb.keys import address_end, after
@@ -28,6 +27,7 @@ from weir.backend.rocksdb.store import (
     may_change,
 )
 from weir.codec import Codec
+from weir.common.state import MapState
 from weir.errors import UsageError
 
 NULL = b"\0"

@@ -12,7 +12,6 @@ from typing import Any
 
 from weir.backend.base import CurrentKey, StateDeclaration
 from weir.backend.group_format import GroupFormat
-from weir.backend.handles import State
 from weir.backend.key_bytes import key_codec
 from weir.backend.kinds import Shape
 from weir.backend.object_handles import handle_for
@@ -29,6 +28,7 @@ from weir.backend.rocksdb.maps import (
 )
 from weir.backend.rocksdb.store import Sequence, StateFacts, Store, StoreContext
 from weir.backend.rocksdb.values import ValueStore
+from weir.common.state import State
 from weir.keygroup import KeyGroupRange
 
 _FAMILY = "state."

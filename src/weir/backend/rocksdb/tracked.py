@@ -12,9 +12,9 @@ from typing import Any
 
 from weir.backend.base import KeyedSnapshot, StateDeclaration
 from weir.backend.changes import StateChanges
-from weir.backend.handles import State
 from weir.backend.rocksdb.backend import RocksDBBackend
 from weir.backend.rocksdb.full import FullSnapshot
+from weir.common.state import State
 
 
 class TrackedRocksDBBackend(RocksDBBackend):

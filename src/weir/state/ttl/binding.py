@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from weir.backend.base import KeyedBackend
-from weir.backend.handles import State
 from weir.backend.kinds import StateKind
 from weir.clock import Clock
 from weir.codec.stamped import StampedTypeInfo
+from weir.common.state import State
 from weir.common.time import Duration, to_ms
 from weir.config.backend import ROCKSDB_TTL_COMPACTION_TIME, ROCKSDB_TTL_QUERY_ENTRIES
 from weir.config.state_backends import DEFAULT_STATE_BACKEND, state_backend

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from weir.backend.handles import (
+from weir.common.state import (
     AggregatingState,
     ListState,
     MapState,

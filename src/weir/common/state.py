@@ -1,8 +1,8 @@
 """The typed handles of keyed state, as PyFlink names them.
 
 A handle belongs to one state of one operator subtask and always acts on the current key (and
-namespace) of its backend. Handles live here, below `weir.state`, because backends implement them;
-programs import them from `weir.datastream.state`.
+namespace) of its backend. Handles live here, below the backends, which implement them; programs
+import them from `weir.datastream.state`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import abc
 import codecs
 from typing import Any
 
+from weir.common._absent import FORMATS, absent
 from weir.common.typeinfo import TypeInformation, Types
 from weir.errors import UsageError
 
@@ -158,3 +159,6 @@ class Encoder:
     def encode(self, element: Any) -> bytes:
         """Return the line of a record."""
         return f"{element}\n".encode(self.charset)
+
+
+__getattr__ = absent(__name__, FORMATS)

@@ -7,7 +7,7 @@ are visible in the base path, or in bucket directories below it, once their chec
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from weir.connector.bucket import BucketAssigner
 from weir.connector.file_format import (
@@ -199,6 +199,22 @@ class FileSinkBuilder:
         """Set prefix and suffix of the file names."""
         return self._with(names=output_file_config)
 
+    def enable_compact(self, strategy: Any, compactor: Any) -> NoReturn:
+        """Refuse: small files are not joined after their checkpoint.
+
+        Raises:
+            UsageError: always; it says what to do instead.
+        """
+        message = (
+            "enable_compact(): FileSink does not join files after their checkpoint; take fewer "
+            "checkpoints or subtasks for larger files, or join them with Spark"
+        )
+        raise UsageError(message)
+
+    def disable_compact(self) -> FileSinkBuilder:
+        """Do nothing: files are never joined."""
+        return self
+
     def build(self) -> FileSink:
         """Return the sink."""
         return FileSink(self._layout, self._format)
@@ -240,3 +256,42 @@ class CsvBulkWriters:
 
 FileSink.BaseBuilder = FileSinkBuilder
 FileSink.RowFormatBuilder = FileSink.BulkFormatBuilder = FileSinkBuilder
+
+
+class StreamingFileSink(FileSink):
+    """`FileSink` by its older name, for `add_sink`.
+
+    Example:
+        old = StreamingFileSink.for_row_format("/out", Encoder.simple_string_encoder()).build()
+        stream.add_sink(old)
+    """
+
+    class BaseBuilder(FileSinkBuilder):
+        """`FileSinkBuilder` with the older name of a parameter."""
+
+        def with_rolling_policy(
+            self,
+            policy: RollingPolicy | None = None,
+            *,
+            rolling_policy: RollingPolicy | None = None,
+        ) -> FileSinkBuilder:
+            """Set when files close before the checkpoint."""
+            chosen = policy or rolling_policy
+            return self if chosen is None else super().with_rolling_policy(chosen)
+
+    DefaultRowFormatBuilder = DefaultBulkFormatBuilder = BaseBuilder
+
+    @staticmethod
+    def for_row_format(base_path: str, encoder: Any) -> StreamingFileSink.BaseBuilder:
+        """Start a builder for files of encoded lines."""
+        return _older(FileSink.for_row_format(base_path, encoder))
+
+    @staticmethod
+    def for_bulk_format(base_path: str, writer_factory: Any) -> StreamingFileSink.BaseBuilder:
+        """Start a builder for files in a format that is written as a whole."""
+        return _older(FileSink.for_bulk_format(base_path, writer_factory))
+
+
+def _older(builder: FileSinkBuilder) -> StreamingFileSink.BaseBuilder:
+    layout = builder._layout
+    return StreamingFileSink.BaseBuilder(layout.base_path, builder._format, layout.rolling_policy)

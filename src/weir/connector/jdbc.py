@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
 from weir.clock import Clock
@@ -54,6 +54,22 @@ class JdbcConnectionOptions:
     user_name: str | None = None
     password: str | None = field(default=None, repr=False)
     driver_name: str | None = None
+
+    def get_db_url(self) -> str:
+        """Return the URL of the database."""
+        return self.url
+
+    def get_driver_name(self) -> str | None:
+        """Return the name of the Java driver, which is not used."""
+        return self.driver_name
+
+    def get_user_name(self) -> str | None:
+        """Return the name of the user."""
+        return self.user_name
+
+    def get_password(self) -> str | None:
+        """Return the password."""
+        return self.password
 
     class JdbcConnectionOptionsBuilder:
         """PyFlink's builder; every method returns the builder."""
@@ -111,6 +127,24 @@ class JdbcExecutionOptions:
     batch_interval_ms: int = 0
     batch_size: int = 5000
     max_retries: int = 3
+    Builder: ClassVar[type[JdbcExecutionOptionsBuilder]]
+
+    def get_batch_interval_ms(self) -> int:
+        """Return after how many milliseconds a batch is written."""
+        return self.batch_interval_ms
+
+    def get_batch_size(self) -> int:
+        """Return after how many records a batch is written."""
+        return self.batch_size
+
+    def get_max_retries(self) -> int:
+        """Return how often a failed batch is tried again."""
+        return self.max_retries
+
+    @staticmethod
+    def defaults() -> JdbcExecutionOptions:
+        """Return the options that hold where none are given."""
+        return JdbcExecutionOptions()
 
     @staticmethod
     def builder() -> JdbcExecutionOptionsBuilder:
@@ -137,13 +171,13 @@ class JdbcExecutionOptionsBuilder:
         self._made[name] = value
         return self
 
-    def with_batch_interval_ms(self, batch_interval_ms: int) -> JdbcExecutionOptionsBuilder:
+    def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptionsBuilder:
         """Write a batch when it is this old; 0 for never. Looked at when records come."""
-        return self._set("batch_interval_ms", batch_interval_ms, 0)
+        return self._set("batch_interval_ms", interval_ms, 0)
 
-    def with_batch_size(self, batch_size: int) -> JdbcExecutionOptionsBuilder:
+    def with_batch_size(self, size: int) -> JdbcExecutionOptionsBuilder:
         """Write a batch when it has so many rows."""
-        return self._set("batch_size", batch_size, 1)
+        return self._set("batch_size", size, 1)
 
     def with_max_retries(self, max_retries: int) -> JdbcExecutionOptionsBuilder:
         """Try a batch again so often, on a new connection, before the job fails."""
@@ -152,6 +186,9 @@ class JdbcExecutionOptionsBuilder:
     def build(self) -> JdbcExecutionOptions:
         """Return the options."""
         return JdbcExecutionOptions(**self._made)
+
+
+JdbcExecutionOptions.Builder = JdbcExecutionOptionsBuilder
 
 
 def connection_arguments(options: JdbcConnectionOptions) -> dict[str, str]:

@@ -78,6 +78,11 @@ REFUSED: Final = (
         "set_file_enumerator",
         "set_split_assigner",
     ),
+    _refused(
+        "`enable_compact`",
+        "`UsageError`: join files with Spark, behind the sink, or take fewer checkpoints",
+        "enable_compact",
+    ),
     Fact(
         Meets.REFUSED,
         "a number where an older state backend expects a path",
@@ -243,7 +248,6 @@ INSTEAD: Final = {
 
 # Methods of PyFlink that no class of Weir need have; reported only where none has them.
 METHODS: Final = {
-    "enable_compact": "compact files with Spark, behind the sink",
     "get_transformer": "there is no Java behind a program",
     "to_append_stream": "there is no Table API",
     "to_retract_stream": "there is no Table API",

@@ -159,7 +159,8 @@ def _missing(inside: str) -> str | None:
     except (AttributeError, ImportError) as error:
         # A module may itself say what to use; Python's own words are of no help.
         own = str(error)
-        return _instead(inside) if "has no attribute" in own or not own else own
+        reason = own.partition(" is not in Weir: ")[2] or own
+        return _instead(inside) if "has no attribute" in own or not own else reason
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from weir import metrics
@@ -15,7 +17,16 @@ from weir.datastream import (
     KeyedProcessFunction,
     StreamExecutionEnvironment,
 )
-from weir.datastream.connectors import FileSink, FileSource, OutputFileConfig, StreamFormat
+from weir.datastream.connectors import (
+    FileSink,
+    FileSource,
+    JdbcConnectionOptions,
+    JdbcExecutionOptions,
+    OutputFileConfig,
+    RollingPolicy,
+    StreamFormat,
+    StreamingFileSink,
+)
 from weir.datastream.state import FoldingState, FoldingStateDescriptor
 from weir.datastream.window import EventTimeSessionWindows
 from weir.errors import UsageError
@@ -40,6 +51,38 @@ def test_nested_builders_are_the_builders() -> None:
     builder = OutputFileConfig.builder()
     assert isinstance(builder, OutputFileConfig.OutputFileConfigBuilder)
     assert isinstance(FileSink.for_row_format("/out", Encoder()), FileSink.RowFormatBuilder)
+
+
+def test_the_older_file_sink_is_added_as_a_function_and_writes_the_same_files(
+    env: StreamExecutionEnvironment, tmp_path: Path
+) -> None:
+    builder = StreamingFileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+    names = OutputFileConfig.builder().with_part_prefix("old").with_part_suffix(".txt").build()
+    policy = RollingPolicy.default_rolling_policy()
+    sink = builder.with_rolling_policy(policy=policy).with_output_file_config(names).build()
+    words = env.from_collection(["ab", "c"], Types.STRING())
+    words.map(str.upper, Types.STRING()).add_sink(sink)
+    JobHarness(env.build_graph(), 2).start().run()
+    files = [p for p in tmp_path.rglob("*") if p.is_file()]
+    assert all(p.name.startswith("old-") and p.suffix == ".txt" for p in files)
+    assert sorted("".join(p.read_text() for p in files).split()) == ["AB", "C"]
+
+
+def test_files_are_not_joined_behind_the_sink() -> None:
+    builder = FileSink.for_row_format("/out", Encoder.simple_string_encoder())
+    assert builder.disable_compact() is builder
+    with pytest.raises(UsageError, match="join them with Spark"):
+        builder.enable_compact(None, None)
+
+
+def test_options_of_jdbc_have_their_getters() -> None:
+    built = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("jdbc:postgresql://h/d")
+    built = built.with_user_name("u").with_password("p").with_driver_name("d").build()
+    found = (built.get_db_url(), built.get_user_name(), built.get_password())
+    assert (*found, built.get_driver_name()) == ("jdbc:postgresql://h/d", "u", "p", "d")
+    options = JdbcExecutionOptions.Builder().with_batch_size(size=7).build()
+    assert (options.get_batch_size(), options.get_batch_interval_ms()) == (7, 0)
+    assert JdbcExecutionOptions.defaults().get_max_retries() == 3
 
 
 def test_every_basic_type_has_its_older_spelling() -> None:

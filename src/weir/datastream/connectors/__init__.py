@@ -5,7 +5,9 @@ from weir.connector.discard import DiscardingSink
 from weir.datastream.connectors._elsewhere import (
     CASSANDRA,
     ELASTICSEARCH,
+    FILES,
     HYBRID,
+    KAFKA,
     KINESIS,
     PULSAR,
     RABBITMQ,
@@ -21,11 +23,19 @@ from weir.datastream.connectors.file_system import (
     DefaultRollingPolicy,
     FileSink,
     FileSource,
+    FileSourceBuilder,
     OnCheckpointRollingPolicy,
     OutputFileConfig,
     RollingPolicy,
     StreamFormat,
+    StreamingFileSink,
 )
+from weir.datastream.connectors.jdbc import (
+    JdbcConnectionOptions,
+    JdbcExecutionOptions,
+    JdbcSink,
+)
+from weir.datastream.connectors.kafka import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
 from weir.datastream.connectors.number_seq import NumberSequenceSource
 
 __all__ = [
@@ -35,16 +45,25 @@ __all__ = [
     "DiscardingSink",
     "FileSink",
     "FileSource",
+    "FileSourceBuilder",
+    "FlinkKafkaConsumer",
+    "FlinkKafkaProducer",
+    "JdbcConnectionOptions",
+    "JdbcExecutionOptions",
+    "JdbcSink",
     "NumberSequenceSource",
     "OnCheckpointRollingPolicy",
     "OutputFileConfig",
     "RollingPolicy",
+    "Semantic",
     "Sink",
     "Source",
     "StreamFormat",
+    "StreamingFileSink",
     "TwoPhaseCommitSinkFunction",
 ]
 
 __getattr__ = absent(
-    __name__, {**PULSAR, **KINESIS, **ELASTICSEARCH, **CASSANDRA, **RABBITMQ, **HYBRID}
+    __name__,
+    {**PULSAR, **KINESIS, **ELASTICSEARCH, **CASSANDRA, **RABBITMQ, **HYBRID, **FILES, **KAFKA},
 )

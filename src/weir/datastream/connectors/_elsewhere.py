@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weir.common._absent import INTERNAL, JAVA
+
 
 def _reads(source: str, whose: str) -> str:
     return (
@@ -55,3 +57,12 @@ DYNAMIC_KAFKA = {
     "StreamPatternSubscriber": "finds clusters and topics while it runs: union() a source of each "
     "cluster; of one cluster, Spark's option subscribePattern finds new topics",
 }
+FILES = {
+    "FileEnumeratorProvider FileSplitAssignerProvider": f"{JAVA}: Spark lists the files and "
+    "hands them out",
+    "FileCompactStrategy FileCompactor": "joins files after their checkpoint: take fewer "
+    "checkpoints or subtasks for larger files, or join them with Spark",
+    "BulkFormat": "reads in Java: use env.from_dataframe(spark.read…), which knows Parquet, ORC, "
+    "Avro, CSV and JSON",
+}
+KAFKA = {"FlinkKafkaConsumerBase FlinkKafkaProducerBase": INTERNAL}

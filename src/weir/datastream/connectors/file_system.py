@@ -1,10 +1,16 @@
 """File sources and sinks, at PyFlink's path."""
 
-from weir.common._absent import JAVA, absent
+from weir.common._absent import absent
 from weir.connector.bucket import BucketAssigner
 from weir.connector.file_format import FileFormat
 from weir.connector.file_format import FileFormat as BulkWriterFactory
-from weir.connector.file_sink import CsvBulkWriters, FileSink, FileSinkBuilder, ParquetBulkWriters
+from weir.connector.file_sink import (
+    CsvBulkWriters,
+    FileSink,
+    FileSinkBuilder,
+    ParquetBulkWriters,
+    StreamingFileSink,
+)
 from weir.connector.file_source import FileSource, FileSourceBuilder, StreamFormat
 from weir.connector.rolling import (
     DefaultRollingPolicy,
@@ -12,6 +18,7 @@ from weir.connector.rolling import (
     OutputFileConfig,
     RollingPolicy,
 )
+from weir.datastream.connectors._elsewhere import FILES
 
 __all__ = [
     "BucketAssigner",
@@ -28,12 +35,7 @@ __all__ = [
     "ParquetBulkWriters",
     "RollingPolicy",
     "StreamFormat",
+    "StreamingFileSink",
 ]
 
-__getattr__ = absent(
-    __name__,
-    {
-        "FileEnumeratorProvider FileSplitAssignerProvider": f"{JAVA}: Spark lists the files and "
-        "hands them out",
-    },
-)
+__getattr__ = absent(__name__, FILES)

@@ -1,5 +1,6 @@
 """Kafka sources and sinks, at PyFlink's path."""
 
+from weir.common._absent import absent
 from weir.connector.kafka.legacy import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
 from weir.connector.kafka.offsets import (
     KafkaOffsetResetStrategy,
@@ -15,6 +16,8 @@ from weir.connector.kafka.sink import (
     KafkaTopicSelector,
 )
 from weir.connector.kafka.source import KafkaSource, KafkaSourceBuilder
+from weir.datastream.connectors._elsewhere import KAFKA
+from weir.datastream.connectors.base import DeliveryGuarantee as DeliveryGuarantee
 
 __all__ = [
     "FlinkKafkaConsumer",
@@ -32,3 +35,5 @@ __all__ = [
     "KafkaTopicSelector",
     "Semantic",
 ]
+
+__getattr__ = absent(__name__, KAFKA)

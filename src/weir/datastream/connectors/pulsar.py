@@ -2,6 +2,7 @@
 
 from weir.common._absent import absent
 from weir.datastream.connectors._elsewhere import PULSAR
+from weir.datastream.connectors.base import DeliveryGuarantee as DeliveryGuarantee
 
 __all__: list[str] = []
 

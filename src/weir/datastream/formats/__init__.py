@@ -1,0 +1,1 @@
+"""Formats, with PyFlink's module paths: `pyflink.datastream.formats` and its modules."""

@@ -32,6 +32,7 @@ PYFLINK = {
         base cassandra dynamic_kafka elasticsearch file_system hybrid_source jdbc kafka kinesis
         number_seq pulsar rabbitmq
     """,
+    "weir.datastream.formats": "avro csv json orc parquet",
 }
 
 

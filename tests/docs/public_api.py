@@ -21,7 +21,16 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 LOCK = ROOT / "tests" / "public_api.txt"
 PAGE = ROOT / "docs" / "reference" / "api.md"
 
-DOORS = ("weir", "weir.cep", "weir.errors", "weir.offline", "weir.state_processor", "weir.testing")
+DOORS = (
+    "weir",
+    "weir.cep",
+    # Below the backends, which implement its classes; programs import weir.datastream.state.
+    "weir.common.state",
+    "weir.errors",
+    "weir.offline",
+    "weir.state_processor",
+    "weir.testing",
+)
 PACKAGES = ("weir.common", "weir.datastream")
 
 HEAD = """\
@@ -29,8 +38,9 @@ HEAD = """\
 
 What programs may import. Everything else is Weir's own and may change in any release: modules that
 are not listed here, and names that begin with an underscore. Module paths and names below
-`weir.common` and `weir.datastream` are PyFlink's; a program moves by replacing `pyflink` with
-`weir`. [Moving a PyFlink program](../guides/moving-a-pyflink-program.md) tells what differs, and
+`weir.common` and `weir.datastream` are PyFlink's, beside `weir.common.state`, which has the classes
+of `weir.datastream.state`; a program moves by replacing `pyflink` with `weir`.
+[Moving a PyFlink program](../guides/moving-a-pyflink-program.md) tells what differs, and
 `help(name)` in Python tells what the methods do.
 
 This page is made from the modules by `tests/docs/public_api.py`, and a test compares the two.

@@ -91,7 +91,10 @@ all_windows = words.window_all(TumblingEventTimeWindows.of(Time.seconds(1)))
 
 
 class Size(ProcessWindowFunction[tuple[str, int], int, str, TimeWindow]):
-    def process(self, key: str, context: Any, elements: Any) -> Any:
+    def process(
+        self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Any
+    ) -> Any:
+        assert_type(context.window(), TimeWindow)
         yield len(list(elements))
 
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVariable
 
     W = TypeVariable("W", bound=Window, default=Any)
+    W2 = TypeVariable("W2", bound=Window, default=Any)
 else:
     W = TypeVar("W", bound=Window)
+    W2 = TypeVar("W2", bound=Window)
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
@@ -53,11 +55,11 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
         """Return or yield the results of a window."""
 
 
-class _WindowContext(ABC):
+class _WindowContext(ABC, Generic[W2]):
     """What every context of a window offers."""
 
     @abstractmethod
-    def window(self) -> Any:
+    def window(self) -> W2:
         """Return the window."""
 
     @abstractmethod
@@ -90,16 +92,16 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
                 yield key, context.window().start, sum(1 for _ in elements)
     """
 
-    class Context(_WindowContext):
+    class Context(_WindowContext[W2]):
         """Given to `process` and `clear`."""
 
     @abstractmethod
     def process(
-        self, key: KEY, context: ProcessWindowFunction.Context, elements: Iterable[IN]
+        self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]
     ) -> Any:
         """Return or yield the results of a window."""
 
-    def clear(self, context: ProcessWindowFunction.Context) -> None:
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """Clear the window's own state: called once when the window is over, fired or not."""
 
 
@@ -112,14 +114,14 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
                 yield context.window().max_timestamp(), sum(1 for _ in elements)
     """
 
-    class Context(_WindowContext):
+    class Context(_WindowContext[W2]):
         """Given to `process` and `clear`."""
 
     @abstractmethod
-    def process(self, context: ProcessAllWindowFunction.Context, elements: Iterable[IN]) -> Any:
+    def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Any:
         """Return or yield the results of a window."""
 
-    def clear(self, context: ProcessAllWindowFunction.Context) -> None:
+    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
         """Clear the window's own state: called once when the window is over, fired or not."""
 
 

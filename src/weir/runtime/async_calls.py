@@ -210,14 +210,14 @@ def _listed(results: Any) -> list[Any] | None:
     if results is None or results.__class__ is list:
         return results
     if isinstance(results, (str, bytes)) or not isinstance(results, Iterable):
-        msg = f"an AsyncFunction returns a list of results, found {shorten(results)}"
+        msg = f"The result of AsyncFunction should be of list type, found {shorten(results)}"
         raise UsageError(msg)
     return list(results)
 
 
 def _required(results: list[Any] | None) -> list[Any]:
     if results is None:
-        msg = "an AsyncFunction returns a list of results, found None: return [] for none"
+        msg = "The result of AsyncFunction cannot be none: return [] where there are no results"
         raise UsageError(msg)
     return results
 

@@ -133,12 +133,14 @@ def test_calls_that_are_ignored_or_different_exist_here():
 
 
 def test_calls_that_are_refused_are_refused():
+    from weir.common import Encoder
     from weir.datastream import StreamExecutionEnvironment
-    from weir.datastream.connectors.file_system import FileSource, StreamFormat
+    from weir.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 
     refused = {call for f in FACTS if f.meets is Meets.REFUSED for call in f.calls}
     java = {"set_file_enumerator", "set_split_assigner"}
-    assert refused == {"for_bulk_file_format", "create_input", *java}
+    others = {"for_bulk_file_format", "create_input", "enable_compact"}
+    assert refused == others | java
     env = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(UsageError):
         env.create_input(None)
@@ -148,6 +150,8 @@ def test_calls_that_are_refused_are_refused():
     for name in java:
         with pytest.raises(UsageError):
             getattr(builder, name)(None)
+    with pytest.raises(UsageError):
+        FileSink.for_row_format("x", Encoder.simple_string_encoder()).enable_compact(None, None)
 
 
 def test_advice_is_for_what_is_not_there():

@@ -315,7 +315,8 @@ def test_a_result_that_is_no_list_fails_the_record(loop, result, ordered):
     calls = AsyncCalls(Returns(result), settings(ordered=ordered))
     assert run_all(loop, calls, ["a"]) == []
     assert isinstance(calls.failure.error, UsageError)
-    assert "returns a list of results, found" in str(calls.failure.error)
+    said = "cannot be none" if result is None else "should be of list type, found"
+    assert said in str(calls.failure.error)
 
 
 @pytest.mark.parametrize("result", [[], (1, 2), {3}, iter([4, 5])], ids=lambda r: type(r).__name__)

@@ -27,8 +27,9 @@ from weir.datastream.connectors import (
     StreamFormat,
     StreamingFileSink,
 )
+from weir.datastream.functions import ProcessAllWindowFunction, ProcessWindowFunction
 from weir.datastream.state import FoldingState, FoldingStateDescriptor
-from weir.datastream.window import EventTimeSessionWindows
+from weir.datastream.window import EventTimeSessionWindows, TimeWindow
 from weir.errors import UsageError
 from weir.metrics import metricbase
 from weir.state.descriptor import AggregatingStateDescriptor
@@ -118,6 +119,12 @@ def test_formats_and_enumerators_of_java_are_refused(env: StreamExecutionEnviron
         builder.set_file_enumerator(object())
     with pytest.raises(UsageError, match="leave it out"):
         builder.set_split_assigner(object())
+
+
+def test_the_context_of_a_window_function_takes_the_type_of_the_window() -> None:
+    # Without deferred annotations, which PyFlink's own examples do not have, this is evaluated.
+    assert ProcessWindowFunction.Context[TimeWindow]
+    assert ProcessAllWindowFunction.Context[TimeWindow]
 
 
 def test_gaps_of_sessions_have_pyflinks_keyword() -> None:

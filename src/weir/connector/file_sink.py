@@ -191,9 +191,15 @@ class FileSinkBuilder:
         """Set which bucket a record goes to."""
         return self._with(bucket_assigner=bucket_assigner)
 
-    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSinkBuilder:
-        """Set when files close before the checkpoint."""
-        return self._with(rolling_policy=rolling_policy)
+    def with_rolling_policy(
+        self, rolling_policy: RollingPolicy | None = None, policy: RollingPolicy | None = None
+    ) -> FileSinkBuilder:
+        """Set when files close before the checkpoint; `policy` is the older name."""
+        chosen = rolling_policy or policy
+        if chosen is None:
+            message = "with_rolling_policy() needs a RollingPolicy"
+            raise UsageError(message)
+        return self._with(rolling_policy=chosen)
 
     def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSinkBuilder:
         """Set prefix and suffix of the file names."""
@@ -266,32 +272,9 @@ class StreamingFileSink(FileSink):
         stream.add_sink(old)
     """
 
-    class BaseBuilder(FileSinkBuilder):
-        """`FileSinkBuilder` with the older name of a parameter."""
-
-        def with_rolling_policy(
-            self,
-            policy: RollingPolicy | None = None,
-            *,
-            rolling_policy: RollingPolicy | None = None,
-        ) -> FileSinkBuilder:
-            """Set when files close before the checkpoint."""
-            chosen = policy or rolling_policy
-            return self if chosen is None else super().with_rolling_policy(chosen)
-
-    DefaultRowFormatBuilder = DefaultBulkFormatBuilder = BaseBuilder
-
-    @staticmethod
-    def for_row_format(base_path: str, encoder: Any) -> StreamingFileSink.BaseBuilder:
-        """Start a builder for files of encoded lines."""
-        return _older(FileSink.for_row_format(base_path, encoder))
-
-    @staticmethod
-    def for_bulk_format(base_path: str, writer_factory: Any) -> StreamingFileSink.BaseBuilder:
-        """Start a builder for files in a format that is written as a whole."""
-        return _older(FileSink.for_bulk_format(base_path, writer_factory))
+    DefaultRowFormatBuilder: ClassVar[type[FileSinkBuilder]]
+    DefaultBulkFormatBuilder: ClassVar[type[FileSinkBuilder]]
 
 
-def _older(builder: FileSinkBuilder) -> StreamingFileSink.BaseBuilder:
-    layout = builder._layout
-    return StreamingFileSink.BaseBuilder(layout.base_path, builder._format, layout.rolling_policy)
+StreamingFileSink.BaseBuilder = StreamingFileSink.DefaultRowFormatBuilder = FileSinkBuilder
+StreamingFileSink.DefaultBulkFormatBuilder = FileSinkBuilder

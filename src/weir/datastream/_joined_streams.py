@@ -10,7 +10,7 @@ judged as in any window, and event time is that of the slower stream.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from weir.common.typeinfo import Types
 from weir.datastream._checks import require_type
@@ -116,8 +116,6 @@ class EqualTo(Generic[M]):
 class Meeting(Generic[S]):
     """Two keyed streams cut into windows; `_meet` says how a function sees what meets there."""
 
-    _meet: ClassVar[Callable[[Any], Meet]]
-
     def __init__(self, windows: WindowsByKey[S]) -> None:
         """Take the windows of the union of both streams."""
         self._windows = windows
@@ -136,6 +134,9 @@ class Meeting(Generic[S]):
         """Keep windows so many milliseconds beyond their end, for late records."""
         self._windows.allowed_lateness(time_ms)
         return self
+
+    def _meet(self, function: Any) -> Meet:
+        raise NotImplementedError
 
     def _apply(self, function: Any, output_type: Any) -> S:
         both = _BothSides(function, self._meet(function))

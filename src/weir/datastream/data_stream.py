@@ -26,7 +26,7 @@ from weir.datastream._connected_streams import (
 from weir.datastream._data_stream_sink import DataStreamSink
 from weir.datastream._ending_stream import EndingStream
 from weir.datastream._interval_join import BoundedPairs, Length, Pairs
-from weir.datastream._joined_streams import JoinedStreams, Meeting, grouping, joining
+from weir.datastream._joined_streams import JoinedStreams, Meet, Meeting, grouping, joining
 from weir.datastream._key_selection import key_spec
 from weir.datastream._plain_functions import (
     PlainFilter,
@@ -448,7 +448,8 @@ class BroadcastConnectedStream(BroadcastConnection["DataStream[Any]"]):
 class JoinedWindows(Meeting["DataStream[Any]"]):
     """Two keyed streams cut into windows, in which records meet in pairs."""
 
-    _meet = staticmethod(joining)
+    def _meet(self, function: Any) -> Meet:
+        return joining(function)
 
     @overload
     def apply(
@@ -470,7 +471,8 @@ class JoinedWindows(Meeting["DataStream[Any]"]):
 class CoGroupedWindows(Meeting["DataStream[Any]"]):
     """Two keyed streams cut into windows, in which groups of records meet."""
 
-    _meet = staticmethod(grouping)
+    def _meet(self, function: Any) -> Meet:
+        return grouping(function)
 
     def apply(
         self,

@@ -150,7 +150,8 @@ class RestServer:
         threading.Thread(
             target=self._server.serve_forever, args=(_CLOSING_S,), name=name, daemon=True
         ).start()
-        _LOG.info("REST listens at %s", self.url)
+        # Not for everybody: programs log to where they print, and `weir list` tells the address.
+        _LOG.debug("REST listens at %s", self.url)
         if self._tell_token:
             _LOG.warning("REST at %s needs this bearer token: %s", self.url, self.token)
 

@@ -164,6 +164,28 @@ DIFFERENT: Final = (
     ),
     _different("sources", "Flink connectors", "Spark: `env.from_dataframe(spark.readStream…)`"),
     _different(
+        "archives, requirements, Python and files of a program",
+        "are shipped, unpacked and installed",
+        "[are Spark's: found there or refused](#functions-travel)",
+        calls=(
+            "add_python_archive",
+            "set_python_requirements",
+            "set_python_executable",
+            "register_cached_file",
+        ),
+    ),
+    _different(
+        "collecting a keyed stream",
+        "gives `Row(f0=key, f1=record)`",
+        "gives the records",
+    ),
+    _different(
+        "files of `StreamingFileSink` at the end of the input",
+        "stay in progress, as `.part-…`",
+        "are committed, as those of `FileSink`",
+        names=("StreamingFileSink",),
+    ),
+    _different(
         "jars",
         "connectors, formats",
         "none; packages of Spark's sources where you need them",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from weir.backend import handles
 from weir.backend.hashmap import HashMapBackend
 from weir.backend.kinds import TIMER_KIND, Shape, StateKind, stored_shape
+from weir.common import state as handles
 from weir.common.typeinfo import Types
 from weir.keygroup import KeyGroupRange
 from weir.offline.text import kind_text

@@ -146,6 +146,15 @@ class MapStore:
         self._dirty[group, address] = entry
         self._context.budget.charge((self._size + 100) * len(values))
 
+    def remove(self, group: int, address: Any, key: Any) -> None:
+        """Remove a map key; its value is not looked at."""
+        entry = self.entry(group, address)
+        value = entry.known.get(key, entry)
+        if value is entry and (entry.complete or self._row(group, address, key) is None):
+            return
+        if value is not ABSENT:
+            self.put(group, address, {key: ABSENT})
+
     def clear(self, group: int, address: Any) -> None:
         """Remove a map."""
         entry = self.entry(group, address)
@@ -153,11 +162,14 @@ class MapStore:
         entry.complete = entry.cleared = True
         self._dirty[group, address] = entry
 
+    def keys(self, group: int, address: Any) -> list[Any]:
+        """Return all map keys; no value is handed out."""
+        known = self._completed(group, address).known
+        return [key for key, value in known.items() if value is not ABSENT]
+
     def items(self, group: int, address: Any) -> list[tuple[Any, Any]]:
         """Return all entries to hand out."""
-        entry = self.entry(group, address)
-        if not entry.complete:
-            self._complete(entry, group, address)
+        entry = self._completed(group, address)
         found = [item for item in entry.known.items() if item[1] is not ABSENT]
         if self.mutable and found:
             entry.shown.update(key for key, value in found if not is_fixed(value))
@@ -175,7 +187,11 @@ class MapStore:
         rows = self.facts.family.cursor().keys(prefix, after(prefix))
         return all(self._map_key.decode(row[len(prefix) :]) in entry.known for row in rows)
 
-    def _complete(self, entry: _Entry, group: int, address: Any) -> None:
+    def _completed(self, group: int, address: Any) -> _Entry:
+        """Return a map of which everything is known."""
+        entry = self.entry(group, address)
+        if entry.complete:
+            return entry
         prefix = self._context.addresses.encode(group, address)
         size = 0
         for row, data in self.facts.family.cursor().scan(prefix, after(prefix)):
@@ -185,6 +201,7 @@ class MapStore:
                 size += 4 * len(data) + 200
         entry.complete = True
         self._context.budget.charge(size)
+        return entry
 
     def flush(self, batch: WriteBatch) -> None:
         """Write what changed, also values that were handed out and changed in place."""
@@ -332,10 +349,9 @@ class RocksDBMapState(MapState[Any, Any]):
 
     def remove(self, key: Any) -> None:
         """Remove a map key; nothing happens when it is absent."""
-        key = self._find_key(key)
-        group, address = self._at()
-        if self._store.get(group, address, key) is not ABSENT:
-            self._store.put(group, address, {key: ABSENT})
+        if key.__class__ not in self._usual:
+            key = self._find_key(key)
+        self._store.remove(*self._at(), key)
 
     def contains(self, key: Any) -> bool:
         """Tell whether a map key is present, also with a None value."""
@@ -349,7 +365,7 @@ class RocksDBMapState(MapState[Any, Any]):
 
     def keys(self) -> list[Any]:
         """Return all map keys of this moment."""
-        return [key for key, _ in self._store.items(*self._at())]
+        return self._store.keys(*self._at())
 
     def values(self) -> list[Any]:
         """Return all values of this moment."""

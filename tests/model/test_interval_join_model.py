@@ -16,6 +16,8 @@ from tests.harness.joining import Pairs, between, left, right, watermark
 
 from weir.datastream import OutputTag, StreamExecutionEnvironment
 from weir.errors import WeirError
+from weir.runtime import interval_join
+from weir.runtime.interval_join import PENDING_MAX
 from weir.testing.campaign_backends import settings_of
 from weir.testing.harness import HarnessOptions, JobHarness, collect
 
@@ -113,9 +115,11 @@ class Job:
         return [r for job in (*self.earlier, self.harness) for r in job.collected(handle)]
 
 
+@pytest.mark.parametrize("pending", [PENDING_MAX, 2], ids=["in memory", "in state"])
 @pytest.mark.parametrize("kind", ["hashmap", "hashmap-incremental", "hashmap-changelog", "rocksdb"])
-def test_a_join_gives_the_pairs_and_late_records_of_the_model(kind):
-    count = {"hashmap": 120, "rocksdb": 15}.get(kind, 40)
+def test_a_join_gives_the_pairs_and_late_records_of_the_model(kind, pending, monkeypatch):
+    monkeypatch.setattr(interval_join, "PENDING_MAX", pending)
+    count = {"hashmap": 60, "rocksdb": 8}.get(kind, 20)
 
     @settings(max_examples=examples(count), deadline=None)
     @given(bounds, st.lists(steps, max_size=6))

@@ -181,17 +181,16 @@ def keyed_state_is_not_restored(patch):
 
 
 def records_are_kept_for_ever(patch):
-    patch.setattr(IntervalJoin, "_let_go_at", lambda self, time, key, group: None)
+    patch.setattr(IntervalJoin, "_let_go_at", lambda self, time, keys, groups: None)
 
 
 def records_go_too_early(patch):
     let_go_at = IntervalJoin._let_go_at
 
-    def broken(self, time, key, group):
-        backend = self._keyed()
+    def broken(self, time, keys, groups):
         for side in self._sides:
             side.wait = 0
-        let_go_at(self, time - 5, key, backend.current.group)
+        let_go_at(self, time - 5, keys, groups)
 
     patch.setattr(IntervalJoin, "_let_go_at", broken)
 

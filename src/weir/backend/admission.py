@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from weir.codec.declared_key import DeclaredKey
 from weir.codec.stamped import StampedTypeInfo
-from weir.common.typeinfo import Types
+from weir.common.typeinfo import ListTypeInfo, TupleTypeInfo, TypeInformation, Types
 from weir.errors import UsageError
 from weir.keys import one_nan
 
@@ -42,12 +42,31 @@ def exact_class(type_info: Any) -> type | None:
     return None if type_info is None else _EXACT.get(type_info)
 
 
+class FixedListTypeInfo(ListTypeInfo[Any]):
+    """Lists that nobody changes who stores or reads them; otherwise the type of such lists."""
+
+    __slots__ = ()
+
+
+def list_that_stays(element: TypeInformation) -> TypeInformation:
+    """Return the type of lists that only somebody who changes an element in place can change."""
+    return FixedListTypeInfo(element) if _cannot_change(element) else Types.LIST(element)
+
+
+def _cannot_change(type_info: TypeInformation) -> bool:
+    if isinstance(type_info, TupleTypeInfo):
+        return all(map(_cannot_change, type_info.get_field_types()))
+    return holds_only_immutable(type_info)
+
+
 def holds_only_immutable(type_info: Any) -> bool:
     """Tell whether the declared type guarantees that its values cannot change."""
     if isinstance(type_info, StampedTypeInfo):
         type_info = type_info.value_type
     if type_info is None:
         return False
+    if isinstance(type_info, FixedListTypeInfo):
+        return True
     return type_info in INT_BOUNDS or type_info in _EXACT or type_info == STRING
 
 

@@ -4,6 +4,10 @@ Each side keeps its records in a map from timestamp to records, until the waterm
 partner can follow. A record is joined with what the other side has kept when it comes, so a pair
 is made once, by the later comer. Within an epoch the left input is handled before the right one.
 
+Records wait in memory for the watermark of their epoch, or for a snapshot: those that it rules out
+as partners never become state, and of the others a key's go there at once. What is looked up of a
+key's state is the times, once an epoch.
+
 A timer of a key stands for both sides: at time T go the left records whose last partner could be
 at T, and the right ones alike. What is removed at T thus depends on T and the bounds alone, and
 needs no namespaces. Who starts with other bounds than a checkpoint sets the timers anew.
@@ -14,10 +18,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import compress
+from operator import itemgetter
 from typing import Any
 
-from weir.backend.base import KeyedBackend
-from weir.common.typeinfo import Types
+from weir.backend.admission import admission, list_that_stays
+from weir.backend.base import KeyedBackend, SnapshotKind
+from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
 from weir.keygroup import key_group
@@ -26,13 +32,17 @@ from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk
 from weir.runtime.keyed import keyed_stride
 from weir.runtime.operator import TaskFacts
 from weir.runtime.raised import shorten
-from weir.runtime.stateful import StatefulOperator
+from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.state.descriptor import ListStateDescriptor, MapStateDescriptor
 
 BUFFERS = ("_left_buffer", "_right_buffer")
 LATE_DROPPED = "numLateRecordsDropped"
 # The bounds under which timers were set, of every subtask.
 BOUNDS = ListStateDescriptor("_bounds", Types.TUPLE([Types.LONG(), Types.LONG()]))
+# So many records may wait in memory.
+PENDING_MAX = 1 << 17
+# Of keys that were only looked up; nobody adds to it.
+_NOTHING: list[Any] = []
 
 
 class PairContext:
@@ -58,6 +68,56 @@ class PairContext:
         return max(self._left, self._right)
 
 
+class _Kept:
+    """What is known of one side's records of a key: those that are no state yet, and others' times.
+
+    `times` and `values` belong together, and are in the order of times when `ordered`. `stored` are
+    the times in state in order, None as long as nobody asked for them.
+    """
+
+    __slots__ = ("group", "ordered", "stored", "times", "values")
+
+    def __init__(self, group: int) -> None:
+        self.group = group
+        self.ordered = True
+        self.stored: list[int] | None = None
+        self.times: list[int] = _NOTHING
+        self.values: list[Any] = _NOTHING
+
+    def order(self) -> None:
+        """Bring records into the order of their times; equal times stay as they came."""
+        places = sorted(range(len(self.times)), key=self.times.__getitem__)
+        self.times = [self.times[i] for i in places]
+        self.values = [self.values[i] for i in places]
+        self.ordered = True
+
+    def between(self, first: int, last: int, buffer: Any) -> list[tuple[int, Any]]:
+        """Return the records of some times, with these, in order; the key is the current one."""
+        if not self.ordered:
+            self.order()
+        found: list[tuple[int, Any]] = []
+        if self.stored:
+            start = bisect_left(self.stored, first)
+            stop = bisect_right(self.stored, last, start)
+            found = [(s, v) for s in self.stored[start:stop] for v in buffer.get(s)]
+        times = self.times
+        if times and times[-1] >= first and times[0] <= last:
+            start = bisect_left(times, first)
+            stop = bisect_right(times, last, start)
+            new = zip(times[start:stop], self.values[start:stop], strict=True)
+            found = sorted([*found, *new], key=itemgetter(0)) if found else list(new)
+        return found
+
+    def later(self, than: int | None) -> dict[int, list[Any]]:
+        """Return by time the records that are no state yet, behind a time if one is given."""
+        found: dict[int, list[Any]] = {}
+        if self.times and (than is None or max(self.times) > than):
+            for t, value in zip(self.times, self.values, strict=True):
+                if than is None or t > than:
+                    found.setdefault(t, []).append(value)
+        return found
+
+
 class _Side:
     """One input: where its partners are, how long its records are kept, where late ones go.
 
@@ -65,7 +125,7 @@ class _Side:
     t + `wait`; that is not before t itself.
     """
 
-    __slots__ = ("buffer", "descriptor", "first", "last", "late", "wait")
+    __slots__ = ("_admit", "_type", "buffer", "descriptor", "first", "kept", "last", "late", "wait")
 
     def __init__(self, index: int, node: OperatorNode) -> None:
         lower, upper = node.options["bounds"]
@@ -73,9 +133,31 @@ class _Side:
         self.wait = max(self.last, 0)
         self.late: str | None = node.options["late"][index]
         declared = node.options["types"][index]
-        element = None if declared is None else Types.LIST(declared)
+        element = None if declared is None else list_that_stays(declared)
         self.descriptor = MapStateDescriptor(BUFFERS[index], Types.LONG(), element)
         self.buffer: Any = None
+        self.kept: dict[Any, _Kept] = {}
+        self._admit = admission(BUFFERS[index], element)
+        self._type = declared
+
+    def admitted(self, chunk: Chunk) -> list[Any]:
+        """Return records as they are to be kept: of the declared type.
+
+        Raises:
+            UsageError: the declared type cannot hold one.
+        """
+        declared, values = self._type, chunk.values
+        if declared is None:
+            return values
+        if isinstance(declared, (RowTypeInfo, TupleTypeInfo)) and chunk.type == declared:
+            return values  # they were columns of this type
+        try:
+            checked: list[Any] = self._admit(values)
+        except UsageError:
+            for value in values:
+                self._admit([value])  # names the one
+            raise
+        return checked
 
 
 class IntervalJoin(StatefulOperator):
@@ -85,6 +167,7 @@ class IntervalJoin(StatefulOperator):
         super().__init__(node, facts)
         self._sides = (_Side(0, node), _Side(1, node))
         self._context = PairContext()
+        self._pending = 0
         self._dropped: Counter = self.metrics.group.counter(LATE_DROPPED)
 
     def open(self) -> None:
@@ -109,11 +192,12 @@ class IntervalJoin(StatefulOperator):
                 current.group = key_group(key, self.node.max_parallelism)
                 times = side.buffer.keys()
                 for t in times:
-                    self._let_go_at(t + side.wait, key, current.group)
+                    self._let_go_at(t + side.wait, [key], [current.group])
         self.clear_key()
 
-    def _let_go_at(self, time: int, key: Any, group: int) -> None:
-        self.event_timers.register(min(time, MAX_WATERMARK), key, group)
+    def _let_go_at(self, time: int, keys: list[Any], groups: list[int]) -> None:
+        """Set the timers of records of some keys that nothing can pair with behind a time."""
+        self.event_timers.register_all(min(time, MAX_WATERMARK), keys, groups)
 
     def _keyed(self) -> KeyedBackend:
         if self.backend is None:
@@ -133,6 +217,8 @@ class IntervalJoin(StatefulOperator):
         out, times = self._join(chunk, stamps, other, came_left=input_index == 0)
         self._keep(chunk, stamps, side)
         self.end_stride()
+        if self._pending > PENDING_MAX:
+            self._store()
         self.emit_tagged(out, times)
 
     def _timestamps(self, chunk: Chunk) -> list[int]:
@@ -184,76 +270,123 @@ class IntervalJoin(StatefulOperator):
         pair: Any = None
         try:
             for value, t, found in self._partners(chunk, stamps, other):
-                for s, bucket in found:
+                for s, partner in found:
                     context._left, context._right = (t, s) if came_left else (s, t)
-                    for partner in bucket:
-                        pair = (value, partner) if came_left else (partner, value)
-                        result = join(*pair, context)
-                        if result is not None:
-                            out.extend(result)
-                    times.extend([t if t > s else s] * (len(out) - len(times)))
+                    pair = (value, partner) if came_left else (partner, value)
+                    result = join(*pair, context)
+                    if result is not None:
+                        out.extend(result)
+                        times.extend([t if t > s else s] * (len(out) - len(times)))
         except BaseException as error:
             raise self.failed(error, pair) from None
         return out, times
 
     def _partners(
         self, chunk: Chunk, stamps: list[int], other: _Side
-    ) -> Iterator[tuple[Any, int, list[tuple[int, list[Any]]]]]:
+    ) -> Iterator[tuple[Any, int, list[tuple[int, Any]]]]:
         """Go through the records that have partners, with these; the key is the current one.
 
-        The other side does not change meanwhile: its times are looked up once a key. Only records
-        that are partners are read, which is what a backend that tracks changes has to look at.
+        Only records that are partners are read, which is what a backend that tracks changes has to
+        look at.
         """
         backend = self._keyed()
-        current, buffer = backend.current, other.buffer
+        current, known, buffer = backend.current, other.kept, other.buffer
         first, last = -other.last, -other.first
-        known: dict[Any, list[int]] = {}
         rows = zip(keyed_stride(backend, chunk, self.ttl), stamps, strict=True)
         for (value, key, group), t in rows:
-            current.key = key
-            current.group = group
-            times = known.get(key)
-            if times is None:
-                times = known[key] = sorted(buffer.keys())
-            if times:
-                start = bisect_left(times, t + first)
-                stop = bisect_right(times, t + last, start)
-                if start < stop:
-                    yield value, t, [(s, buffer.get(s)) for s in times[start:stop]]
+            kept = known.get(key)
+            if kept is None:
+                kept = known[key] = _Kept(group)
+            if kept.stored is None or kept.stored or kept.times:
+                current.key = key
+                current.group = group
+                if kept.stored is None:
+                    kept.stored = sorted(buffer.keys())
+                found = kept.between(t + first, t + last, buffer)
+                if found:
+                    yield value, t, found
 
     def _keep(self, chunk: Chunk, stamps: list[int], side: _Side) -> None:
         """Keep records until nothing can pair with them any more."""
-        backend = self._keyed()
-        added: dict[tuple[Any, int], tuple[int, list[Any]]] = {}
-        rows = zip(chunk.values, chunk.keys or (), chunk.groups or (), stamps, strict=True)
-        for value, key, group, t in rows:
-            bucket = added.get((key, t))
-            if bucket is None:
-                added[key, t] = (group, [value])
-            else:
-                bucket[1].append(value)
-        current, buffer, wait = backend.current, side.buffer, side.wait
-        for (key, t), (group, values) in added.items():
-            current.key = key
-            current.group = group
-            kept = buffer.get(t)
+        known = side.kept
+        values = side.admitted(chunk)
+        self._pending += len(values)
+        for value, key, group, t in zip(
+            values, chunk.keys or (), chunk.groups or (), stamps, strict=True
+        ):
+            kept = known.get(key)
             if kept is None:
-                self._let_go_at(t + wait, key, group)
-                buffer.put(t, values)
-            else:
-                buffer.put(t, kept + values)
+                kept = known[key] = _Kept(group)
+            times = kept.times
+            if not times:
+                kept.times, kept.values = [t], [value]
+                continue
+            if t < times[-1]:
+                kept.ordered = False
+            times.append(t)
+            kept.values.append(value)
+
+    def _store(self, reached: int | None = None) -> None:
+        """Let state hold what waits in memory, but for what a watermark rules out as partners."""
+        for side in self._sides:
+            known, side.kept = side.kept, {}
+            for time, (keys, groups) in self._stored(side, known, reached).items():
+                self._let_go_at(time, keys, groups)
+        self._pending = 0
+
+    def _stored(
+        self, side: _Side, known: dict[Any, _Kept], reached: int | None
+    ) -> dict[int, tuple[list[Any], list[int]]]:
+        """Write a side's new records; return the timers to set, as keys and groups by time."""
+        current, buffer, wait = self._keyed().current, side.buffer, side.wait
+        timers: dict[int, tuple[list[Any], list[int]]] = {}
+        # Behind the end of time is nothing, however long a record would wait.
+        than = reached if reached is None or reached == MAX_WATERMARK else reached - wait
+        for key, kept in known.items():
+            written = kept.later(than)
+            if not written:
+                continue
+            current.key = key
+            current.group = kept.group
+            stored = None if kept.stored is None else set(kept.stored)
+            for t, values in written.items():
+                before = buffer.get(t) if stored is None or t in stored else None
+                if before is None:
+                    keys, groups = timers.setdefault(min(t + wait, MAX_WATERMARK), ([], []))
+                    keys.append(key)
+                    groups.append(kept.group)
+                else:
+                    written[t] = before + values
+            buffer.put_all(written)
+        return timers
+
+    def snapshot(
+        self, checkpoint_id: int, timestamp_ms: int, kind: SnapshotKind
+    ) -> OperatorSnapshot:
+        """Freeze everything, also what waits in memory."""
+        self._store()
+        self.clear_key()
+        return super().snapshot(checkpoint_id, timestamp_ms, kind)
+
+    def end_epoch(self) -> None:
+        """Let state be what all records made of it."""
+        self._store()
+        self.clear_key()
+        super().end_epoch()
 
     def on_watermark(self, watermark: int) -> None:
         """Advance event time, and let go what no record to come can pair with."""
         super().on_watermark(watermark)
+        self._store(watermark)
         current = self._keyed().current
         (left, left_wait), (right, right_wait) = ((s.buffer, s.wait) for s in self._sides)
-        for timer in self.event_timers.pop_due(watermark):
-            current.key = timer.key
-            current.group = timer.group
-            if timer.timestamp == MAX_WATERMARK:
-                left.clear()
-                right.clear()
-            else:
-                left.remove(timer.timestamp - left_wait)
-                right.remove(timer.timestamp - right_wait)
+        for time, group, keys in self.event_timers.pop_buckets(watermark):
+            current.group = group
+            for key in keys:  # there are no namespaces
+                current.key = key
+                if time == MAX_WATERMARK:
+                    left.clear()
+                    right.clear()
+                else:
+                    left.remove(time - left_wait)
+                    right.remove(time - right_wait)

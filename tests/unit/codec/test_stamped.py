@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from weir.backend.admission import admission, holds_only_immutable
+from weir.backend.admission import admission, holds_only_immutable, list_that_stays
 from weir.codec import codec_for
 from weir.codec.stamped import (
     StampedTypeInfo,
@@ -99,3 +99,16 @@ def test_a_stamped_immutable_type_is_immutable():
     assert holds_only_immutable(StampedTypeInfo(Types.LONG()))
     assert not holds_only_immutable(StampedTypeInfo(None))
     assert not holds_only_immutable(StampedTypeInfo(Types.LIST(Types.LONG())))
+
+
+def test_lists_that_stay_are_lists_whose_values_nobody_watches():
+    pair = Types.TUPLE([Types.LONG(), Types.STRING()])
+    stays = list_that_stays(pair)
+    assert (stays, stays.to_json()) == (Types.LIST(pair), Types.LIST(pair).to_json())
+    assert holds_only_immutable(stays)
+    for element in (
+        Types.ROW([Types.LONG()]),
+        Types.LIST(Types.LONG()),
+        Types.TUPLE([Types.ROW([])]),
+    ):
+        assert not holds_only_immutable(list_that_stays(element))

@@ -28,22 +28,18 @@ PRINTED_TOGETHER = {
     "buffering_sink.py": "sent: ['a,1', 'b,2', 'c,3', 'd,4', 'e,5']\n",
     "count_window_average.py": "(1, 4)\n(1, 5)\n",
     "checkpoint_count.py": "(1, 1, 1)\n(2, 1, 2)\n(1, 2, 3)\n(1, 3, 4)\n(2, 2, 5)\n",
-    "daily_users.py": (
-        "('shop', 1, 1)\n('shop', 1, 2)\n('blog', 1, 1)\n('shop', 2, 1)\n('shop', 2, 2)\n"
-        "('shop', 3, 1)\n"
-    ),
+    "daily_users.py": ("(shop,1,1)\n(shop,1,2)\n(blog,1,1)\n(shop,2,1)\n(shop,2,2)\n(shop,3,1)\n"),
     "history_lookup.py": (
         "ann pays 20 for pot, before that [4]\nbob bought tea 0 times, last prices [7]\n"
         "ann pays 90 for cup, before that [4, 20, 6]\n"
         "ann bought tea 2 times, last prices [20, 6, 90]\n"
     ),
     "hourly_counts.py": (
-        "('/start', '09:00', 3)\n('/help', '09:00', 1)\n('/start', '10:00', 1)\n"
-        "('/help', '10:00', 1)\ntoo late> ('/help', '09:50')\n('/start', '11:00', 1)\n"
+        "(/start,09:00,3)\n(/help,09:00,1)\n(/start,10:00,1)\n"
+        "(/help,10:00,1)\ntoo late> (/help,09:50)\n(/start,11:00,1)\n"
     ),
     "map_with_state.py": (
-        "('to', 1)\n('be', 1)\n('or', 1)\n('not', 1)\n('to', 2)\n('be', 2)\n('that', 1)\n"
-        "('is', 1)\n('the', 1)\n('question', 1)\n"
+        "(to,1)\n(be,1)\n(or,1)\n(not,1)\n(to,2)\n(be,2)\n(that,1)\n(is,1)\n(the,1)\n(question,1)\n"
     ),
     "number_records_count.py": "('a', 1)\n('b', 2)\n('a', 3)\n",
     "paid_orders.py": "Ann paid o1 after 2000 ms\nEve paid o3 after 60000 ms\n",

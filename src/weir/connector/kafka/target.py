@@ -46,7 +46,8 @@ class KafkaTarget(CommitTarget):
         kafka = import_kafka()
         admin = self._connection.admin()
         with self._connection.errors("asking how long offsets are kept"):
-            broker = next(iter(admin.list_topics(timeout=_CALL_S).brokers))
+            # An empty list must not become a StopIteration, which callers could take for an end.
+            (broker, *_) = admin.list_topics(timeout=_CALL_S).brokers
             asked = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.BROKER, str(broker))
             try:
                 (found,) = admin.describe_configs([asked], request_timeout=_CALL_S).values()

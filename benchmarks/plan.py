@@ -30,7 +30,7 @@ TIERS = {
 WARM = {"fast": 3}
 EVERY_ROUND = {"fast"}
 # Rounds of floors and Weir that do not count, for the JVM to compile in.
-WARM_ROUNDS = 2
+WARM_ROUNDS = 4
 # Rounds that count: fewer than three have no spread.
 ROUNDS = 3
 ROUNDS_FOR_AIMS = 5
@@ -45,6 +45,8 @@ AIMED_PAIRS = {
     "w-process": ("weir-hashmap",),
     WORKLOAD_EPOCH: ("weir-hashmap", "empty-same", "empty-default"),
 }
+# Workloads that an aim compares with each other: their rounds must stand beside each other, too.
+COMPARED_WITH = {"a-5m": "a-10k"}
 # Whose results are checked on the whole input; those of others on its beginning.
 CHECKED_WHOLE = {"identity", "weir-hashmap", "bytewax-2"}
 # In windows: fifteen windows at least.

@@ -1,12 +1,12 @@
 """Which runs belong together, and in which order.
 
-In a full run a part is one workload in one environment: starting Spark or Flink for every run would
-take longer than measuring. Floors and Weir are in one part and have a process each: rounds of the
-one stand beside rounds of the other in time, and neither runs on code that a JVM compiled for the
-other. First every contender of the part is verified. Then rounds follow that count for nothing:
-a JVM goes on compiling for tens of millions of rows, the more of it the more of the work is its
-own, so that a cold floor is easily two thirds of a warm one. Then come the rounds that count. Each
-round begins with another contender.
+In a full run a part is one workload in one environment (two where an aim compares two workloads):
+starting Spark or Flink for every run would take longer than measuring. Floors and Weir are in one
+part and have a process each: rounds of the one stand beside rounds of the other in time, and
+neither runs on code that a JVM compiled for the other. First every contender of the part is
+verified. Then rounds follow that count for nothing: a JVM goes on compiling for tens of millions of
+rows, the more of it the more of the work is its own, so that a cold floor is easily two thirds of a
+warm one. Then come the rounds that count. Each round begins with another contender.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def parts(mode: str, pairs: Iterable[Pair], rounds: int | None = None) -> list[l
     groups: dict[tuple[str, ...], list[Pair]] = {}
     for contender, workload in pairs:
         # Only a full run has the time to start an engine for every workload.
-        shared = (workload,) if mode == "full" else ()
+        shared = (plan.COMPARED_WITH.get(workload, workload),) if mode == "full" else ()
         groups.setdefault((*shared, contender.environment), []).append((contender, workload))
     return [_runs(mode, group, rounds) for group in groups.values()]
 

@@ -2,7 +2,7 @@
 
 The programs are then the same text for both, which is the point of Weir. Beyond the imports they
 differ in that a record is a Row in PyFlink's tables and a tuple in Weir's, and where Weir has a
-shorter way that PyFlink lacks: timestamps by field, `sum` and `max_by` of windows.
+shorter way that PyFlink lacks: timestamps by field; `sum`, `max_by` and counts of windows.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ if PYFLINK:
         TumblingProcessingTimeWindows,
     )
 
+    CountAggregate: Any = None
     record = Row
 else:
     from weir.common import Configuration, Duration, Time, Types, WatermarkStrategy
     from weir.common.watermark_strategy import TimestampAssigner
     from weir.datastream import (
         AggregateFunction,
+        CountAggregate,
         FilterFunction,
         FlatMapFunction,
         KeyedBroadcastProcessFunction,
@@ -78,6 +80,7 @@ __all__ = [
     "PYFLINK",
     "AggregateFunction",
     "Configuration",
+    "CountAggregate",
     "Duration",
     "EventTimeSessionWindows",
     "FilterFunction",

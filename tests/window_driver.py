@@ -18,7 +18,8 @@ from weir.graph.plan import compile_plan
 from weir.keygroup import key_group
 from weir.runtime.catalog import slot_operator
 from weir.runtime.columnar import ColumnInput
-from weir.runtime.frame import GROUPS, TIMESTAMPS, Chunk, batch_to_chunk
+from weir.runtime.combining import CombiningWriter
+from weir.runtime.frame import GROUPS, MERGED, TIMES, TIMESTAMPS, Chunk, batch_to_chunk
 from weir.runtime.operator import TaskFacts
 from weir.testing.backend_snapshot_conformance import source_of, write_file
 from weir.testing.clock import ManualClock
@@ -27,13 +28,27 @@ MIN, MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Driver:
-    """The operator that `declare` makes of a keyed stream of (key, value); results as pairs."""
+    """The operator that `declare` makes of a keyed stream of (key, value); results as pairs.
 
-    def __init__(self, declare, backend=None, types=None, directory=None):
+    It is one of windows, unless `kind` says otherwise.
+    """
+
+    def __init__(
+        self,
+        declare,
+        backend=None,
+        types=None,
+        directory=None,
+        *,
+        max_parallelism=None,
+        kind="window",
+    ):
         env = StreamExecutionEnvironment()
+        if max_parallelism is not None:
+            env.set_max_parallelism(max_parallelism)
         declare(env.from_collection([], types).key_by(lambda v: v[0]))
-        plan = compile_plan(env.build_graph(), 1)
-        self.node = next(op for op in plan.operators if op.kind == "window")
+        self.plan = plan = compile_plan(env.build_graph(), 1)
+        self.node = next(op for op in plan.operators if op.kind == kind)
         [self.edge] = plan.inputs_of(self.node.index)
         self.clock = ManualClock()
         self.backend = backend or BackendSettings()
@@ -61,7 +76,7 @@ class Driver:
         facts.backend, facts.local_dir = self.backend, self.directory
         op = slot_operator(self.node, facts)
         op.consumers.append(lambda c: self._take(self.results, c))
-        tag = self.node.options["window"].late_tag
+        tag = getattr(self.node.options.get("window"), "late_tag", None)
         if tag is not None:
             op.side_consumers[tag.tag_id] = [lambda c: self._take(self.late, c)]
         return op
@@ -93,20 +108,21 @@ class Driver:
             op.end_epoch()
         return self
 
-    def typed_epoch(self, *rows, columns):
+    def typed_epoch(self, *rows, columns, combined=0):
         """Take rows of (record, timestamp) in one epoch, as columns where the operator can.
 
-        Return whether it could, for each subtask that had rows.
+        With `combined` the sender combined so many of them at a time. Return whether the operator
+        took columns, for each subtask that had rows.
         """
-        batch = rows_to_batch([record for record, _ in rows], self.edge.type)
-        stamps = pa.array([t for _, t in rows], pa.int64())
-        count = self.node.max_parallelism
-        groups = np.array([key_group(record[0], count) for record, _ in rows], np.uint16)
+        whole = self._combined(rows, combined) if combined else self._columns(rows)
         taken = []
         for op in self.ops:
-            own = pa.array([g in op.key_groups for g in groups.tolist()], pa.bool_())
+            own = np.array([g in op.key_groups for g in whole.groups.tolist()], np.bool_)
             given = ColumnInput(
-                batch.filter(own), groups[own.to_numpy(zero_copy_only=False)], stamps.filter(own)
+                whole.batch.filter(pa.array(own)),
+                whole.groups[own],
+                whole.timestamps.filter(pa.array(own)),
+                None if whole.weights is None else whole.weights[own],
             )
             if given.batch.num_rows:
                 wanted = columns and op.takes_columns(self.edge)
@@ -116,8 +132,27 @@ class Driver:
             op.end_epoch()
         return taken
 
+    def _columns(self, rows):
+        batch = rows_to_batch([record for record, _ in rows], self.edge.type)
+        count = self.node.max_parallelism
+        groups = np.array([key_group(record[0], count) for record, _ in rows], np.uint16)
+        return ColumnInput(batch, groups, pa.array([t for _, t in rows], pa.int64()))
+
+    def _combined(self, rows, at_a_time):
+        """Send rows as level 0 does, some at a time."""
+        writer = CombiningWriter(self.edge, 0, ("windows", "source"), self.node.options["window"])
+        writer._combines = True
+        for start in range(0, len(rows), at_a_time):
+            part = rows[start : start + at_a_time]
+            writer.write(Chunk([record for record, _ in part], [t for _, t in part]))
+            writer.flush()
+        return ColumnInput.of([frame.payload for frame in writer.take_frames()])
+
     def _chunk(self, given):
         batch = given.batch.append_column(GROUPS, pa.array(given.groups))
+        if given.weights is not None:
+            counts = self.node.options["window"].contents.aggregate.op == "count"
+            batch = batch.append_column(TIMES if counts else MERGED, pa.array(given.weights))
         return batch_to_chunk(batch.append_column(TIMESTAMPS, given.timestamps), self.edge)
 
     def watermark(self, time):

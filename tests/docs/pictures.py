@@ -36,12 +36,15 @@ from weir.datastream import (  # noqa: E402
 )
 from weir.datastream.window import (  # noqa: E402
     ContinuousEventTimeTrigger,
+    CountEvictor,
     CountTrigger,
+    DeltaEvictor,
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
     PurgingTrigger,
     SlidingEventTimeWindows,
+    TimeEvictor,
     TumblingEventTimeWindows,
 )
 from weir.testing.harness import HarnessOptions, JobHarness, collect  # noqa: E402
@@ -237,6 +240,31 @@ def triggers() -> Picture:
         "triggers",
         *(0, 15),
         (Lane("records", dots(EARLY)), *(lane(title, trigger) for title, trigger in chosen)),
+    )
+
+
+def evictors() -> Picture:
+    """A global window that fires at every second record, and what is left of it."""
+    chosen = (
+        ("no evictor", None),
+        ("CountEvictor.of(3)", CountEvictor.of(3)),
+        ("TimeEvictor.of(4)", TimeEvictor.of(4)),
+        ("the same, after\nof(4, True)", TimeEvictor.of(4, True)),
+        ("DeltaEvictor: less\nthan 5 ms apart", DeltaEvictor.of(5, lambda e, n: n[2] - e[2])),
+    )
+
+    def lane(title: str, evictor: Any) -> Lane:
+        def build(keyed: Any) -> Any:
+            windowed = keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(2))
+            return windowed if evictor is None else windowed.evictor(evictor)
+
+        return Lane(title, (*fired(EARLY, build), Span(0, 15, "", "faint")))
+
+    return Picture(
+        "Six records in a global window that fires at every second one: what its function gets, by "
+        "four evictors",
+        *(0, 15),
+        (Lane("records", dots(EARLY)), *(lane(title, evictor) for title, evictor in chosen)),
     )
 
 
@@ -506,6 +534,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "count": count,
     "global": global_windows,
     "triggers": triggers,
+    "evictors": evictors,
     "lateness": lateness,
     "interval-join": interval_join,
     "window-join": window_join,

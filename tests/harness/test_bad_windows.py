@@ -13,7 +13,9 @@ from weir.datastream import (
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     StreamExecutionEnvironment,
+    WindowFunction,
 )
+from weir.datastream.functions import CountAggregate
 from weir.datastream.window import (
     CountEvictor,
     DeltaTrigger,
@@ -44,6 +46,11 @@ class OfRecord(SessionWindowTimeGapExtractor):
 class Count(ProcessWindowFunction):
     def process(self, key: Any, context: Any, elements: Any) -> Any:
         yield key, len(list(elements))
+
+
+class CountApplied(WindowFunction):
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        return [(key, len(list(inputs)))]
 
 
 class CountAll(ProcessAllWindowFunction):
@@ -167,10 +174,20 @@ def test_an_evictor_takes_pre_aggregation_away_and_that_is_said(
     stream = StreamExecutionEnvironment.get_execution_environment().from_collection([], RECORD)
     windowed = keyed(stream).window(TumblingEventTimeWindows.of(5)).evictor(CountEvictor.of(1))
     windowed.process(Count())
+    windowed.apply(CountApplied())
     assert caplog.text == ""
-    windowed.sum(1)
-    assert "hold all of their records" in caplog.text
-    assert "CountEvictor" in caplog.text
+    for declare in (
+        lambda: windowed.sum(1),
+        lambda: windowed.reduce(lambda a, b: a),
+        lambda: windowed.reduce(lambda a, b: a, Count()),
+        lambda: windowed.aggregate(CountAggregate()),
+        lambda: windowed.aggregate(CountAggregate(), CountApplied()),
+    ):
+        _said.clear()
+        caplog.clear()
+        declare()
+        assert "hold all of their records" in caplog.text
+        assert "CountEvictor" in caplog.text
 
 
 @pytest.mark.parametrize(

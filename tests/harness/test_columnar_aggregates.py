@@ -48,6 +48,7 @@ numbers = st.integers(-(1 << 40), 1 << 40)
 keys = st.integers(0, 5)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(keys, st.text("ab", max_size=2), numbers), max_size=40),
     st.sampled_from(["sum", "min", "max"]),

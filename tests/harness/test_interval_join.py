@@ -143,6 +143,11 @@ def test_bounds_are_lengths_of_time_of_any_spelling(bounds):
     assert numbers(harness.collected()) == ["11", "12"]
 
 
+class OwnTime(ProcessFunction):
+    def process_element(self, value, ctx):
+        yield value, ctx.timestamp()
+
+
 class Tagged(ProcessJoinFunction):
     """Keeps a count per key, and sends pairs of equal numbers to a side output."""
 
@@ -169,6 +174,41 @@ def test_a_join_function_has_side_outputs_and_keyed_state_of_its_own():
     assert [pair[:3] for pair in harness.collected(main)] == [("k", 1, 2)]
     harness.run_epoch([right(3, key="j")])
     assert harness.collected(main)[-1] == ("j", 2, 3, 2)
+
+
+class Aside(ProcessJoinFunction):
+    """Gives pairs of equal numbers aside, by the context, and others to the main output."""
+
+    same = OutputTag("same", Types.LONG())
+
+    def __init__(self, tag=same):
+        self.tag = tag
+
+    def process_element(self, left, right, ctx):
+        if left[1] == right[1]:
+            ctx.output(self.tag, left[1])
+            return None
+        ctx.output(self.tag, -left[1])
+        return [left[1]]
+
+
+def test_what_a_join_function_gives_aside_has_the_time_of_the_pair():
+    env = environment()
+    joined = between(env, 0, 1).process(Aside())
+    main = collect(joined.process(OwnTime()))
+    same = collect(joined.get_side_output(Aside.same).process(OwnTime()))
+    harness = started(env)
+    harness.run_epoch([left(1), left(2), right(2)])
+    assert harness.collected(main) == [(1, 2)]
+    assert sorted(harness.collected(same)) == [(-1, 2), (2, 2)]
+
+
+def test_giving_aside_needs_a_tag():
+    env = environment()
+    collect(between(env, 0, 0).process(Aside("same")).name("pairs"))
+    harness = started(env)
+    with pytest.raises(UserFunctionError, match=r"(?s)'pairs'.*expects an OutputTag, found 'same'"):
+        harness.run_epoch([left(1), right(1)])
 
 
 def test_a_declared_output_type_is_checked():

@@ -8,15 +8,12 @@ from tests.harness.programs import environment, run, started
 from weir.checkpoint.store import list_completed
 from weir.common import Types
 from weir.common.watermark_strategy import WatermarkStrategy
-from weir.datastream import CoGroupFunction, FlatJoinFunction, JoinFunction, _joined_streams
-from weir.datastream._plain_functions import PlainMap
+from weir.datastream import CoGroupFunction, FlatJoinFunction, JoinFunction
 from weir.datastream.window import CountEvictor, TumblingEventTimeWindows
-from weir.errors import UsageError, WeirError
-from weir.jobmanager.recovery import RestorePoint
+from weir.errors import UsageError
 from weir.offline import describe
 from weir.storage.local import LocalStorage
-from weir.storage.memory import MemoryStorage
-from weir.testing.harness import JobHarness, collect
+from weir.testing.harness import collect
 
 LEFT = [("a", n) for n in (0, 1, 2)] + [("b", n) for n in (3, 4, 5)] + [("a", n) for n in (6, 7, 8)]
 RIGHT = [("a", 0), ("a", 1), ("b", 3), ("c", 6), ("c", 7), ("c", 8)]
@@ -116,6 +113,21 @@ def test_a_join_has_evictors_and_results_are_stamped():
     assert run(env).collected() == [1, 1, 2]
 
 
+def test_late_records_of_either_stream_are_dropped_and_counted():
+    env = environment()
+    streams = [timed(env, records) for records in ([("a", 0), ("a", 9)], [("a", 1), ("a", 8)])]
+    joined = windowed(streams[0].co_group(streams[1])).allowed_lateness(3).apply(Groups())
+    collect(joined.uid("groups"))
+    harness = started(env, 1)
+    for records in ({}, {0: [("a", 2)], 1: [("a", 1)]}, {0: [("a", 4)]}):
+        harness.run_epoch(records)
+    # The watermark is 7, that of the slower stream: [0, 3) is gone, [3, 6) may still be late.
+    assert harness.collected() == [([0], [1]), ([4], [])]
+    assert harness.metrics("groups")["numLateRecordsDropped"] == [2]
+    harness.finish()
+    assert harness.collected()[2:] == [([], [8]), ([9], [])]
+
+
 def test_keys_of_different_types_are_refused():
     env = environment()
     where = timed(env, L).join(timed(env, R)).where(key, Types.STRING())
@@ -180,31 +192,3 @@ def grouped(declared):
     )
     collect(windowed(first.co_group(second)).apply(Groups(), Types.PICKLED_BYTE_ARRAY()).uid("g"))
     return env
-
-
-def resumed(env, before):
-    """Go on with another program from the newest checkpoint of a job."""
-    stored = list_completed(before.options.storage, before.job_id)[0]
-    point = RestorePoint(before.options.storage.uri, stored.directory, stored.metadata)
-    return JobHarness(env.build_graph(), 2, before.options, point)
-
-
-def shorter_marks(mark):
-    return PlainMap(lambda v: (mark(v)[0], v))
-
-
-@pytest.mark.parametrize("declared", [None, PAIR])
-def test_what_an_earlier_version_stored_is_read_or_refused(monkeypatch, declared):
-    """It marked records as (side, record), pickled, whatever was declared."""
-    with monkeypatch.context() as patch:
-        patch.setattr(_joined_streams, "PlainMap", shorter_marks)
-        before = started(grouped(None), 2, storage=MemoryStorage())
-        before.run_epoch(take=2, checkpoint=True)
-    after = resumed(grouped(declared), before)
-    if declared is None:
-        after.start().run()
-        found = sorted([*before.collected(), *after.collected()], key=repr)
-        assert ([0, 1, 2], [0, 1]) in found
-    else:
-        with pytest.raises(WeirError, match=r"_window_contents.*stored without a declared type"):
-            after.start()

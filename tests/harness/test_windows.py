@@ -223,6 +223,23 @@ class LastAndDifference(AggregateFunction):
         return [acc_a[0], acc_a[1] - acc_b[1]]
 
 
+class EvenMinusOdd(AggregateFunction):
+    """PyFlink's own case: (key, even numbers minus odd ones), in a map that changes in place."""
+
+    def create_accumulator(self):
+        return "", {0: 0, 1: 0}
+
+    def add(self, value, accumulator):
+        accumulator[1][value[1] % 2] += 1
+        return value[0], accumulator[1]
+
+    def get_result(self, accumulator):
+        return accumulator[0], accumulator[1][0] - accumulator[1][1]
+
+    def merge(self, acc_a, acc_b):
+        return acc_a[0], {n: acc_a[1][n] + acc_b[1][n] for n in (0, 1)}
+
+
 class SumPairs(AggregateFunction):
     def create_accumulator(self):
         return "", 0
@@ -253,6 +270,10 @@ SUMS = [("a", 3), ("a", 6), ("a", 15), ("b", 3), ("b", 17)]
         (
             lambda w: w.aggregate(LastAndDifference()),
             [("a", -1), ("a", 6), ("a", 15), ("b", -1), ("b", 3)],
+        ),
+        (
+            lambda w: w.aggregate(EvenMinusOdd(), output_type=PAIR),
+            [("a", -1), ("a", 0), ("a", 1), ("b", -1), ("b", 0)],
         ),
         (lambda w: w.aggregate(SumPairs(), accumulator_type=PAIR, output_type=PAIR), SUMS),
         (

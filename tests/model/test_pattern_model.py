@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from tests.examples import examples
@@ -154,6 +155,7 @@ def disordered(draw):
     return sorted(found, key=lambda e: (e[3] + draw(st.integers(0, DISORDER)), e))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40), deadline=None)
 @given(
     PATTERNS,
@@ -257,6 +259,7 @@ def run_in_steps(pattern, events, pauses, stops):
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(400), deadline=None)
 @given(
     any_patterns(),

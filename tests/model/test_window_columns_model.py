@@ -2,10 +2,12 @@
 
 Streams are random, out of order and late; operators are restored from snapshots on the way, with
 other parallelisms and other backends. Columns and records make the same results in the same order,
-the same late records, the same state and the same timers.
+the same late records, the same state and the same timers; so do rows that the sender combined.
 """
 
 from __future__ import annotations
+
+from functools import reduce
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ from tests.window_driver import MAX, Driver
 
 from weir.backend.factory import BackendSettings
 from weir.common import Types
-from weir.datastream import ProcessWindowFunction
+from weir.datastream import AggregateFunction, CountAggregate, ProcessWindowFunction
 from weir.datastream.output_tag import OutputTag
 from weir.datastream.window import (
     EventTimeTrigger,
@@ -25,9 +27,12 @@ from weir.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from weir.runtime.combining import can_combine
 
 RECORD = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
-OPS = ("sum", "min", "max", "min_by", "max_by")
+OPS = ("sum", "min", "max", "min_by", "max_by", "count", "counted", "reduce", "listed")
+# Few key groups, so that some keys share one: their order is that of their first records.
+GROUPS = 3
 
 
 class Whole(ProcessWindowFunction):
@@ -38,9 +43,48 @@ class Whole(ProcessWindowFunction):
         yield key, ",".join(other for _, other, _ in records), sum(n for _, _, n in records)
 
 
-def aggregated(op, records):
+def fold(a, b):
+    """Neither associative nor commutative: records must come in order, one by one."""
+    return a[0], b[1], (a[2] * 31 + b[2]) % 1_000_003
+
+
+class Listed(AggregateFunction):
+    """Keeps what it has seen in a list that it changes."""
+
+    def create_accumulator(self):
+        return []
+
+    def add(self, value, accumulator):
+        accumulator.append(value[2])
+        return accumulator
+
+    def get_result(self, accumulator):
+        return accumulator[-1], len(accumulator), sum(accumulator)
+
+    def merge(self, acc_a, acc_b):
+        return acc_a + acc_b
+
+
+class Counted(ProcessWindowFunction):
+    """Gives the count of a window, as a record of the same type."""
+
+    def process(self, key, context, elements):
+        [count] = elements
+        yield key, str(context.window().start), count
+
+
+def aggregated(op, window):
     """What an aggregate is, in plain Python."""
+    _, start, _, records = window
     first, numbers = records[0], [r[2] for r in records]
+    if op == "count":
+        return len(records)
+    if op == "reduce":
+        return reduce(fold, records)
+    if op == "listed":
+        return numbers[-1], len(numbers), sum(numbers)
+    if op == "counted":
+        return first[0], str(start), len(records)
     if op == "process":
         return first[0], ",".join(r[1] for r in records), sum(numbers)
     if op in ("min_by", "max_by"):
@@ -59,7 +103,7 @@ KINDS = st.one_of(
 )
 ROWS = st.lists(
     st.tuples(
-        st.sampled_from("abcde"),
+        st.sampled_from("abcdefg"),
         st.text("xyz", max_size=2),
         st.integers(-3, 9),
         st.integers(-9, 40),
@@ -92,6 +136,14 @@ def declare(kind, op, lateness, purging, tagged):
             windowed.trigger(PurgingTrigger.of(EventTimeTrigger.create()))
         if op == "process":
             windowed.process(Whole(), RECORD)
+        elif op == "count":
+            windowed.aggregate(CountAggregate())
+        elif op == "reduce":
+            windowed.reduce(fold)
+        elif op == "listed":
+            windowed.aggregate(Listed(), accumulator_type=Types.LIST(Types.LONG()))
+        elif op == "counted":
+            windowed.aggregate(CountAggregate(), Counted(), output_type=RECORD)
         else:
             getattr(windowed, op)(2)
 
@@ -104,17 +156,21 @@ class Pair:
     def __init__(self, kind, op, options, directory=None):
         declared = declare(kind, op, *options)
         self.op = op
-        self.fast = Driver(declared, types=RECORD, directory=directory)
-        self.slow = Driver(declared, types=RECORD, directory=directory)
+        how = {"types": RECORD, "directory": directory, "max_parallelism": GROUPS}
+        self.fast = Driver(declared, **how)
+        self.slow = Driver(declared, **how)
+        self.combines = not options[2] and can_combine(self.fast.plan, self.fast.edge)
         self.model = Model(kind, options[0], options[1])
         self.dropped = [0, 0]
+        self.records = [0, 0]
         self.taken = []
 
-    def rows(self, rows, columns):
+    def rows(self, rows, columns, combined):
         made = [((key, other, n), t) for key, other, n, t in rows]
         if not made:
             return
-        self.taken += self.fast.typed_epoch(*made, columns=columns)
+        at_a_time = combined if self.combines else 0
+        self.taken += self.fast.typed_epoch(*made, columns=columns, combined=at_a_time)
         self.slow.typed_epoch(*made, columns=False)
         for record, t in made:
             self.model.add(record[0], record, t)
@@ -132,12 +188,13 @@ class Pair:
     def _count(self):
         for i, driver in enumerate((self.fast, self.slow)):
             self.dropped[i] += sum(op._dropped.get_count() for op in driver.ops)
+            self.records[i] += sum(op.records_in for op in driver.ops)
 
     def check(self):
         fast, slow = list(self.fast.results), list(self.slow.results)
         self.fast.results.clear()
         self.slow.results.clear()
-        expected = [(aggregated(self.op, r[3]), t) for r, t in self.model.results]
+        expected = [(aggregated(self.op, r), t) for r, t in self.model.results]
         self.model.results.clear()
         assert fast == slow
         assert sorted(fast) == sorted(expected)
@@ -147,6 +204,7 @@ class Pair:
     def close(self, tagged):
         self._count()
         assert self.dropped == ([0, 0] if tagged else [len(self.model.late)] * 2)
+        assert self.records[0] == self.records[1]
         assert (self.fast.entries, self.fast.timers) == (0, 0)
         self.fast.close()
         self.slow.close()
@@ -158,7 +216,7 @@ def compare(kind, op, options, steps, backends=None, directory=None):
     for number, (step, what) in enumerate([*steps, ("end", None)]):
         if step == "rows":
             # Now and then an epoch comes as records, as after a restore with rows in flight.
-            pair.rows(what, columns=number % 5 != 4)
+            pair.rows(what, columns=number % 5 != 4, combined=(0, 4, 99)[number % 3])
         elif step == "restore":
             restored += 1
             pair.restore(what, None if backends is None else backends[restored % len(backends)])
@@ -173,6 +231,7 @@ def compare(kind, op, options, steps, backends=None, directory=None):
 OPTIONS = st.tuples(st.sampled_from([0, 0, 4]), st.booleans(), st.booleans())
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(KINDS, st.sampled_from([*OPS, "process"]), OPTIONS, STEPS)
 def test_columns_and_records_make_the_same_of_windows(kind, op, options, steps):
@@ -190,3 +249,21 @@ def test_columns_do_on_every_backend(tracked, kind, op, options, steps):
     ]
     with scratch_directory() as directory:
         compare(kind, op, options, steps, backends, directory)
+
+
+@pytest.mark.parametrize("columns", [True, False])
+def test_what_a_function_reduces_to_nothing_is_no_state_and_no_result(columns):
+    def declared(stream):
+        stream.window(TumblingEventTimeWindows.of(10)).reduce(
+            lambda a, b: None if b[2] < 0 else (*a[:2], a[2] + b[2])
+        )
+
+    driver = Driver(declared, types=RECORD)
+    rows = [(("a", "x", 1), 1), (("a", "y", -1), 2), (("b", "x", 2), 3), (("b", "x", 3), 4)]
+    taken = driver.typed_epoch(*rows, columns=columns)
+    assert taken == [columns]
+    assert (driver.entries, driver.timers) == (1, 2)
+    driver.watermark(20)
+    assert driver.take() == [(("b", "x", 5), 9)]
+    assert (driver.entries, driver.timers) == (0, 0)
+    driver.close()

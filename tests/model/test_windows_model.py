@@ -204,6 +204,7 @@ def compare(kind, lateness, purging, ending, steps, backends=None, directory=Non
     driver.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(400), deadline=None)
 @given(KINDS, st.integers(0, 9), st.booleans(), st.sampled_from(["process", "add"]), STEPS)
 def test_windows_give_what_the_rules_say(kind, lateness, purging, ending, steps):

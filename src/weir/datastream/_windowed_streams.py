@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from weir.common.time import to_ms
-from weir.common.typeinfo import TupleTypeInfo, TypeInformation
+from weir.common.typeinfo import TupleTypeInfo, TypeInformation, Types
 from weir.datastream._checks import aggregate_field, require_type
 from weir.datastream._plain_functions import PlainReduce, as_function, require_instance
 from weir.datastream._stream import Stream, declared_type
 from weir.datastream.functions import (
     AggregateFunction,
     AllWindowFunction,
+    CountAggregate,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     ReduceFunction,
@@ -34,7 +35,7 @@ from weir.runtime.rolling import field_combiner, tuple_combiner
 from weir.window.assigners import MergingWindowAssigner, WindowAssigner
 from weir.window.counting import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from weir.window.evictors import Evictor
-from weir.window.spec import Calling, Contents, FieldAggregate, Holding, WindowSpec
+from weir.window.spec import COUNT, Calling, Contents, FieldAggregate, Holding, WindowSpec
 from weir.window.triggers import Trigger, require_trigger
 
 log = logging.getLogger("weir.datastream")
@@ -114,9 +115,17 @@ class Windows(Generic[S]):
         require_instance(function, "AggregateFunction")
         require_type(function, AggregateFunction, "an AggregateFunction")
         _warn_about_hooks(function, AggregateFunction)
-        held = declared_type(accumulator_type, "accumulator_type")
+        counts = type(function) is CountAggregate
+        if counts:
+            accumulator_type = Types.LONG() if accumulator_type is None else accumulator_type
+            if window_function is None and output_type is None:
+                output_type = Types.LONG()
         contents = Contents(
-            Holding.AGGREGATED, function, held, record_type=self._stream.record_type
+            Holding.AGGREGATED,
+            function,
+            declared_type(accumulator_type, "accumulator_type"),
+            FieldAggregate(COUNT, None) if counts else None,
+            record_type=self._stream.record_type,
         )
         return self._declare(contents, window_function, output_type)
 

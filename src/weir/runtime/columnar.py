@@ -15,32 +15,68 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from weir.codec.arrow import batch_to_rows
-from weir.runtime.frame import GROUPS, TIMESTAMPS, Chunk, read_batch
+from weir.runtime.frame import GROUPS, TIMESTAMPS, WEIGHTS, Chunk, read_batch
 
 Array = npt.NDArray[Any]
 _SAFE = 1 << 62
+_DENSE_KEYS = 1 << 12
 
 
 @dataclass(frozen=True)
 class ColumnInput:
-    """Records of a keyed edge as columns, with their key groups and timestamps."""
+    """Records of a keyed edge as columns, with their key groups and timestamps.
+
+    `weights` says how many records each row stands for, None for one each.
+    """
 
     batch: pa.RecordBatch
     groups: Array
     timestamps: pa.Array | None
+    weights: Array | None = None
+
+    @property
+    def records(self) -> int:
+        """Count the records."""
+        return int(self.batch.num_rows if self.weights is None else self.weights.sum())
+
+    def take(self, rows: Array) -> ColumnInput:
+        """Return some of the rows, in the order given."""
+        places = pa.array(rows)
+        return ColumnInput(
+            self.batch.take(places),
+            self.groups[rows],
+            None if self.timestamps is None else self.timestamps.take(places),
+            None if self.weights is None else self.weights[rows],
+        )
 
     @classmethod
     def of(cls, payloads: list[pa.Buffer]) -> ColumnInput | None:
         """Join columnar payloads of one edge, in order; None when only some have timestamps."""
-        batches = [read_batch(payload) for payload in payloads]
+        batches = _weighed([read_batch(payload) for payload in payloads])
         if any(batch.schema != batches[0].schema for batch in batches):
             return None
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         groups = batch.column(GROUPS).to_numpy()
         names = batch.schema.names
         timestamps = batch.column(TIMESTAMPS) if TIMESTAMPS in names else None
-        own = [name for name in names if name not in (GROUPS, TIMESTAMPS)]
-        return cls(batch.select(own), groups, timestamps)
+        weights = [batch.column(name).to_numpy() for name in WEIGHTS if name in names]
+        own = [name for name in names if name not in (GROUPS, TIMESTAMPS, *WEIGHTS)]
+        return cls(batch.select(own), groups, timestamps, *weights)
+
+
+def _weighed(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return batches with weights in all of them if there are some in one."""
+    with_weights = {name: b for b in batches for name in WEIGHTS if name in b.schema.names}
+    for name, like in with_weights.items():
+        batches = [
+            b
+            if name in b.schema.names
+            else b.append_column(name, pa.array(np.ones(b.num_rows, np.int64))).select(
+                [n for n in like.schema.names if n == name or n in b.schema.names]
+            )
+            for b in batches
+        ]
+    return batches
 
 
 class ColumnarChunk(Chunk):
@@ -55,6 +91,7 @@ class ColumnarChunk(Chunk):
         self.stamps = stamps
         self.keys = None
         self.groups = None
+        self.merged = None
         self._rows: list[Any] | None = None
 
     def __len__(self) -> int:
@@ -120,6 +157,17 @@ def encode_keys(column: pa.Array) -> tuple[Array, list[Any]]:
     """Return the number of each row's key, and the keys in the order of their numbers."""
     encoded = column.dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+
+
+def number_keys(column: pa.Array) -> tuple[Array, int]:
+    """Return a number for each row, the same for equal keys, and what all numbers are below."""
+    if pa.types.is_signed_integer(column.type) and len(column):
+        keys = column.to_numpy().astype(np.int64)
+        low, high = int(keys.min()), int(keys.max())
+        if high - low < max(_DENSE_KEYS, 2 * len(keys)):
+            return keys - low, high - low + 1
+    encoded = column.dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
 def values_of(column: pa.Array, op: str) -> Array | None:

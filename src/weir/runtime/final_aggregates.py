@@ -17,14 +17,17 @@ from weir.runtime.columnar import (
     Array,
     ColumnInput,
     Grouped,
-    can_encode_keys,
-    encode_keys,
     folded,
-    values_of,
 )
-from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk, field_positions
+from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk
 from weir.runtime.operator import TaskFacts
-from weir.runtime.rolling import MERGE, aggregates_columns, field_combiner, with_field
+from weir.runtime.rolling import (
+    MERGE,
+    aggregates_columns,
+    field_combiner,
+    grouped_field,
+    with_field,
+)
 from weir.runtime.stateful import StatefulOperator
 
 FOLDED_KEYS_MAX: Final = 1 << 20
@@ -104,13 +107,10 @@ class FinalAggregate(FinalReduce):
     def fold_columns(self, given: ColumnInput, edge: EdgeNode) -> bool:
         """Fold a batch; False when that would not be exact, and nothing was touched."""
         batch = given.batch
-        field = field_positions(batch.schema, [self.node.options["field"]])[0]
-        key = field_positions(batch.schema, edge.key.fields)[0]  # type: ignore[union-attr, arg-type]
-        values = values_of(batch.column(field), self._op)
-        if values is None or field == key or not can_encode_keys(batch.column(key)):
+        grouped = grouped_field(self.node, batch, edge)
+        if grouped is None:
             return False
-        codes, keys = encode_keys(batch.column(key))
-        rows = Grouped.of(codes, len(keys))
+        (_, field), values, keys, rows = grouped
         results = folded(self._op, rows, values)
         if results is None:
             return False

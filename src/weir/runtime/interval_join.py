@@ -25,6 +25,7 @@ from weir.backend.admission import admission, list_that_stays
 from weir.backend.base import KeyedBackend, SnapshotKind
 from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from weir.errors import UsageError
+from weir.graph.output_tag import OutputTag, require_tag
 from weir.graph.plan import OperatorNode
 from weir.keygroup import key_group
 from weir.metrics import Counter
@@ -46,14 +47,15 @@ _NOTHING: list[Any] = []
 
 
 class PairContext:
-    """Context of `process_element`: the two timestamps."""
+    """Context of `process_element`: the two timestamps, and what it gives to side outputs."""
 
-    __slots__ = ("_left", "_right")
+    __slots__ = ("_left", "_right", "aside")
 
     def __init__(self) -> None:
         """Start without a pair; the operator sets the times before each call."""
         self._left = MIN_WATERMARK
         self._right = MIN_WATERMARK
+        self.aside: list[tuple[OutputTag, Any]] = []
 
     def get_left_timestamp(self) -> int:
         """Return the timestamp of the left record."""
@@ -66,6 +68,14 @@ class PairContext:
     def get_timestamp(self) -> int:
         """Return the timestamp of the pair: the later of the two."""
         return max(self._left, self._right)
+
+    def output(self, output_tag: OutputTag, value: Any) -> None:
+        """Emit a record to a side output, with the timestamp of the pair.
+
+        Raises:
+            TypeError: it is no `OutputTag`.
+        """
+        self.aside.append((require_tag(output_tag), value))
 
 
 class _Kept:
@@ -110,12 +120,20 @@ class _Kept:
 
     def later(self, than: int | None) -> dict[int, list[Any]]:
         """Return by time the records that are no state yet, behind a time if one is given."""
+        times = self.times
+        if len(times) == 1:  # as most are, where epochs are short
+            return {times[0]: self.values} if than is None or times[0] > than else {}
         found: dict[int, list[Any]] = {}
-        if self.times and (than is None or max(self.times) > than):
-            for t, value in zip(self.times, self.values, strict=True):
+        if than is None or max(times) > than:
+            for t, value in zip(times, self.values, strict=True):
                 if than is None or t > than:
                     found.setdefault(t, []).append(value)
         return found
+
+
+# What is known of a side that has no records of a key.
+_EMPTY = _Kept(0)
+_EMPTY.stored = []
 
 
 class _Side:
@@ -192,12 +210,9 @@ class IntervalJoin(StatefulOperator):
                 current.group = key_group(key, self.node.max_parallelism)
                 times = side.buffer.keys()
                 for t in times:
-                    self._let_go_at(t + side.wait, [key], [current.group])
+                    at = min(t + side.wait, MAX_WATERMARK)
+                    self.event_timers.register(at, key, current.group)
         self.clear_key()
-
-    def _let_go_at(self, time: int, keys: list[Any], groups: list[int]) -> None:
-        """Set the timers of records of some keys that nothing can pair with behind a time."""
-        self.event_timers.register_all(min(time, MAX_WATERMARK), keys, groups)
 
     def _keyed(self) -> KeyedBackend:
         if self.backend is None:
@@ -264,7 +279,7 @@ class IntervalJoin(StatefulOperator):
         self, chunk: Chunk, stamps: list[int], other: _Side, *, came_left: bool
     ) -> tuple[list[Any], list[int | None]]:
         """Return what the user's function gives for all pairs, with their timestamps."""
-        join, context = self.function.process_element, self._context
+        join, context, aside = self.function.process_element, self._context, self._context.aside
         out: list[Any] = []
         times: list[int | None] = []
         pair: Any = None
@@ -276,6 +291,10 @@ class IntervalJoin(StatefulOperator):
                     result = join(*pair, context)
                     if result is not None:
                         out.extend(result)
+                    if aside:
+                        out.extend(aside)
+                        aside.clear()
+                    if len(out) > len(times):
                         times.extend([t if t > s else s] * (len(out) - len(times)))
         except BaseException as error:
             raise self.failed(error, pair) from None
@@ -295,13 +314,18 @@ class IntervalJoin(StatefulOperator):
         rows = zip(keyed_stride(backend, chunk, self.ttl), stamps, strict=True)
         for (value, key, group), t in rows:
             kept = known.get(key)
-            if kept is None:
-                kept = known[key] = _Kept(group)
-            if kept.stored is None or kept.stored or kept.times:
-                current.key = key
-                current.group = group
-                if kept.stored is None:
-                    kept.stored = sorted(buffer.keys())
+            if kept is _EMPTY:
+                continue
+            current.key = key
+            current.group = group
+            if kept is None or kept.stored is None:
+                stored = buffer.keys()
+                if kept is None:
+                    kept = known[key] = _Kept(group) if stored else _EMPTY
+                if kept is _EMPTY:
+                    continue
+                kept.stored = sorted(stored)
+            if kept.stored or kept.times:
                 found = kept.between(t + first, t + last, buffer)
                 if found:
                     yield value, t, found
@@ -317,6 +341,9 @@ class IntervalJoin(StatefulOperator):
             kept = known.get(key)
             if kept is None:
                 kept = known[key] = _Kept(group)
+            elif kept is _EMPTY:
+                kept = known[key] = _Kept(group)
+                kept.stored = []
             times = kept.times
             if not times:
                 kept.times, kept.values = [t], [value]
@@ -330,35 +357,33 @@ class IntervalJoin(StatefulOperator):
         """Let state hold what waits in memory, but for what a watermark rules out as partners."""
         for side in self._sides:
             known, side.kept = side.kept, {}
-            for time, (keys, groups) in self._stored(side, known, reached).items():
-                self._let_go_at(time, keys, groups)
+            self._write(side, known, reached)
         self._pending = 0
 
-    def _stored(
-        self, side: _Side, known: dict[Any, _Kept], reached: int | None
-    ) -> dict[int, tuple[list[Any], list[int]]]:
-        """Write a side's new records; return the timers to set, as keys and groups by time."""
+    def _write(self, side: _Side, known: dict[Any, _Kept], reached: int | None) -> None:
+        """Write a side's new records, and set the timers of times that had none."""
         current, buffer, wait = self._keyed().current, side.buffer, side.wait
-        timers: dict[int, tuple[list[Any], list[int]]] = {}
+        put = getattr(buffer, "put_admitted", buffer.put_all)
+        register = self.event_timers.register
         # Behind the end of time is nothing, however long a record would wait.
         than = reached if reached is None or reached == MAX_WATERMARK else reached - wait
         for key, kept in known.items():
+            if not kept.times:
+                continue
             written = kept.later(than)
             if not written:
                 continue
-            current.key = key
-            current.group = kept.group
-            stored = None if kept.stored is None else set(kept.stored)
+            current.key, current.group = key, kept.group
+            stored = kept.stored
             for t, values in written.items():
-                before = buffer.get(t) if stored is None or t in stored else None
+                before = None
+                if stored is None or (stored and _is_among(t, stored)):
+                    before = buffer.get(t)
                 if before is None:
-                    keys, groups = timers.setdefault(min(t + wait, MAX_WATERMARK), ([], []))
-                    keys.append(key)
-                    groups.append(kept.group)
+                    register(min(t + wait, MAX_WATERMARK), key, kept.group)
                 else:
                     written[t] = before + values
-            buffer.put_all(written)
-        return timers
+            put(written)
 
     def snapshot(
         self, checkpoint_id: int, timestamp_ms: int, kind: SnapshotKind
@@ -390,3 +415,8 @@ class IntervalJoin(StatefulOperator):
                 else:
                     left.remove(time - left_wait)
                     right.remove(time - right_wait)
+
+
+def _is_among(time: int, times: list[int]) -> bool:
+    place = bisect_left(times, time)
+    return place < len(times) and times[place] == time

@@ -21,7 +21,7 @@ from typing import Any
 from weir.backend.base import KeyedBackend, SnapshotKind, Timers
 from weir.common.typeinfo import TypeInformation, Types
 from weir.errors import IncompatibleStateError, UsageError
-from weir.graph.output_tag import OutputTag
+from weir.graph.output_tag import OutputTag, require_tag
 from weir.graph.plan import OperatorNode
 from weir.nfa.compiler import compile_pattern
 from weir.nfa.matcher import Complete, Matcher, Memory, Node, Run
@@ -79,10 +79,7 @@ class PatternContext:
         Raises:
             TypeError: it is no `OutputTag`.
         """
-        if not isinstance(output_tag, OutputTag):
-            msg = f"output() expects an OutputTag, found {output_tag!r}"  # type: ignore[unreachable]
-            raise TypeError(msg)
-        self._operator.add_output((output_tag, value), self.time_ms)
+        self._operator.add_output((require_tag(output_tag), value), self.time_ms)
 
 
 @dataclass
@@ -104,6 +101,8 @@ class _Due:
 
 class PatternOperator(StatefulOperator):
     """Finds the matches of a pattern in the records of every key."""
+
+    by_epoch = True
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
         super().__init__(node, facts)
@@ -167,7 +166,7 @@ class PatternOperator(StatefulOperator):
     def _time_of_epoch(self) -> int:
         """Return the time of all records of this epoch: in how many chunks they come is chance."""
         if self._epoch_ms is None:
-            self._epoch_ms = self._now_ms = max(self._now_ms, self.facts.clock.now_ms())
+            self._epoch_ms = self._now_ms = max(self._now_ms, self.facts.now_ms())
         return self._epoch_ms
 
     def _arrive(self, chunk: Chunk) -> None:
@@ -374,6 +373,14 @@ class PatternOperator(StatefulOperator):
         self._epoch_ms = None
         self._store_arrived()
         super().end_epoch()
+
+    def end_key(self, group: int) -> None:
+        """Process what the key's records still wait for, in BATCH mode: their time has come."""
+        if not self._in_event_time:
+            self._store_arrived()
+        super().end_key(group)
+        # The end of time was that of this key: the next one begins now.
+        self._now_ms = 0
 
 
 def _no_timestamp() -> UsageError:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from weir.codec.arrow import batch_to_rows, rows_to_batch
@@ -90,13 +91,10 @@ class RollingAggregate(RollingReduce):
     def process_columns(self, given: ColumnInput, edge: EdgeNode) -> bool:
         """Aggregate a batch; False when that would not be exact, and nothing was touched."""
         batch = given.batch
-        field = field_positions(batch.schema, [self.node.options["field"]])[0]
-        key = field_positions(batch.schema, edge.key.fields)[0]  # type: ignore[union-attr, arg-type]
-        values = values_of(batch.column(field), self._op)
-        if values is None or field == key or not can_encode_keys(batch.column(key)):
+        grouped = grouped_field(self.node, batch, edge)
+        if grouped is None:
             return False
-        codes, keys = encode_keys(batch.column(key))
-        rows = Grouped.of(codes, len(keys))
+        (key, field), values, keys, rows = grouped
         owners = given.groups[rows.first].tolist()
         records = self._results(keys, owners)
         known = np.array([record is not None for record in records])
@@ -175,6 +173,22 @@ def aggregates_columns(op: str, edge: EdgeNode, output_type: Any) -> bool:
     if op not in MERGE or key is None or key.fields is None or len(key.fields) != 1:
         return False
     return isinstance(declared, (RowTypeInfo, TupleTypeInfo)) and declared == output_type
+
+
+def grouped_field(
+    node: OperatorNode, batch: pa.RecordBatch, edge: EdgeNode
+) -> tuple[tuple[int, int], npt.NDArray[Any], list[Any], Grouped] | None:
+    """Return where key and aggregated field are, the field's values, and the rows by key.
+
+    None where the columns are none that can be aggregated exactly.
+    """
+    field = field_positions(batch.schema, [node.options["field"]])[0]
+    key = field_positions(batch.schema, edge.key.fields)[0]  # type: ignore[union-attr, arg-type]
+    values = values_of(batch.column(field), node.options["op"])
+    if values is None or field == key or not can_encode_keys(batch.column(key)):
+        return None
+    codes, keys = encode_keys(batch.column(key))
+    return (key, field), values, keys, Grouped.of(codes, len(keys))
 
 
 def field_combiner(op: str, field: int | str) -> Callable[[Any, Any], Any]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from weir.backend.base import CurrentKey, Timers
 from weir.backend.kinds import StateKind
 from weir.errors import UsageError
-from weir.graph.output_tag import OutputTag
+from weir.graph.output_tag import OutputTag, require_tag
 from weir.metrics import MetricGroup
 from weir.runtime.context import RuntimeContext
 from weir.state.descriptor import StateDescriptor
@@ -270,7 +270,4 @@ class WindowFunctionContext:
         Raises:
             TypeError: it is no `OutputTag`.
         """
-        if not isinstance(output_tag, OutputTag):
-            msg = f"output() expects an OutputTag, found {output_tag!r}"  # type: ignore[unreachable]
-            raise TypeError(msg)
-        self.aside.append((output_tag, value))
+        self.aside.append((require_tag(output_tag), value))

@@ -22,10 +22,11 @@ from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo
 from weir.errors import UsageError
 from weir.runtime.frame import Chunk
 from weir.runtime.window_contents import Fold, Folded, Records, ReduceFold
+from weir.runtime.window_groups import WindowGroups
 from weir.window.assigners import AlignedWindows, require_timestamp
 from weir.window.spec import Calling, WindowSpec
 from weir.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger, Trigger
-from weir.window.windows import MAX_TIMESTAMP, MIN_TIMESTAMP, TimeWindow, time_window
+from weir.window.windows import MIN_TIMESTAMP, TimeWindow, time_window
 
 _UNREAD: Final = object()
 _BATCH = 1024
@@ -92,16 +93,18 @@ class Folding:
         self._operator = operator
         self._assigner: AlignedWindows = assigner
         self._contents: Folded | Records = operator.contents
+        self._state: Any = self._contents.state
         self._fold = self._contents.how if isinstance(self._contents, Folded) else None
         self._panes: dict[int, _Pane] = {}
         self._pending = 0
         self._event_time: bool = operator.event_time
         self._lateness_ms = spec.lateness_ms if operator.event_time else 0
         self._purges = type(spec.trigger) is PurgingTrigger
-        self._extends = self._fold is None and hasattr(self._contents.state, "extend_all")
-        # An accumulator's result may be anything, and raise.
-        reduces = isinstance(self._fold, ReduceFold)
+        self._extends = self._fold is None and hasattr(self._state, "extend_all")
+        # An accumulator's result may be anything, and raise; that of a count is the count.
+        reduces = isinstance(self._fold, ReduceFold) or spec.contents.aggregate is not None
         self._passes = spec.calling is Calling.PASS and not self._lateness_ms and reduces
+        self._groups = WindowGroups(operator)
         self._timers: Timers = (
             operator.event_timers if operator.event_time else operator.processing_timers
         )
@@ -221,22 +224,15 @@ class Folding:
             raise self._operator.failed(error, v) from None
         return len(owners) - known
 
-    def fold_once(self, start: int, values: list[Any], keys: list[Any], groups: list[int]) -> None:
-        """Fold one record for each of some keys into a window that is not behind the watermark.
-
-        The records have the declared type.
-        """
+    def fold_group(self, start: int, group: int, keys: list[Any], values: list[Any]) -> None:
+        """Fold one value for each of some keys of a key group into a window."""
         self.flush()
-        how: Any = self._fold
-        state: Any = self._contents.state
-        namespace = self._operator.current.namespace = self._namespace(start, values[0])
-        try:
-            new = state.fold_all(keys, groups, values, how.add)
-        except BaseException as error:
-            raise self._operator.failed(error, TimeWindow(*namespace)) from None
-        if len(new) < len(keys):
-            keys, groups = [keys[i] for i in new], [groups[i] for i in new]
-        self._register_all(namespace, keys, groups)
+        self._groups.fold(self._namespace(start, values[0]), group, keys, values)
+
+    def add_group(self, start: int, group: int, keys: list[Any], lists: list[Any]) -> None:
+        """Add records of some keys of a key group to a window, a list for each key."""
+        self.flush()
+        self._groups.add(self._namespace(start, lists[0][0]), group, keys, lists)
 
     def drop_late(self, count: int) -> bool:
         """Count late records; False when they have to be shown."""
@@ -249,7 +245,7 @@ class Folding:
             return
         panes, self._panes, self._pending = self._panes, {}, 0
         current = self._operator.current
-        state: Any = self._contents.state
+        state = self._state
         write = state.add_all if self._fold is None else state.update
         for pane in panes.values():
             current.namespace = pane.namespace
@@ -278,8 +274,7 @@ class Folding:
         """Write records that need no look at each, and set timers where there were none."""
         keys = list(pane.held)
         groups = [pane.owners[key] for key in keys]
-        state: Any = self._contents.state
-        new = state.extend_all(keys, groups, list(pane.held.values()))
+        new = self._state.extend_all(keys, groups, list(pane.held.values()))
         if len(new) < len(keys):
             keys, groups = [keys[i] for i in new], [groups[i] for i in new]
         self._register_all(pane.namespace, keys, groups)
@@ -293,14 +288,8 @@ class Folding:
     def _register_all(
         self, namespace: tuple[int, int], keys: Sequence[Any], groups: Sequence[int]
     ) -> None:
-        last = namespace[1] - 1
-        over = self._over(last)
-        self._timers.register_all(last, keys, groups, namespace)
-        if over not in (last, MAX_TIMESTAMP):
-            self._timers.register_all(over, keys, groups, namespace)
-
-    def _over(self, last: int) -> int:
-        return min(last + self._lateness_ms, MAX_TIMESTAMP)
+        for time in self._groups.ends(namespace[1] - 1):
+            self._timers.register_all(time, keys, groups, namespace)
 
     def _one_by_one(
         self,
@@ -322,7 +311,8 @@ class Folding:
                 taken = operator.into_windows(value, stamp, older)
                 folded = bool(starts) and starts[0] + size - 1 > watermark
                 if not taken and not folded:
-                    operator.skipped(value, stamp)
+                    count = 1 if chunk.merged is None else chunk.merged[i]
+                    operator.skipped(value, stamp, count)
             except BaseException as error:
                 raise operator.failed(error, value) from None
 
@@ -342,19 +332,40 @@ class Folding:
             self._pass_on(timers, up_to)
             return
         for time, group, addresses in timers.pop_buckets(up_to):
-            self._fire_each(time, group, addresses)
+            taken = self._groups.take(time, group, addresses)
+            if taken is None:
+                self._fire_each(time, group, addresses)
+            else:
+                self._give_all(time, group, *taken)
+
+    def _give_all(self, time: int, group: int, keys: list[Any], contents: list[Any]) -> None:
+        """Let the function have what was taken out of windows of one time, which are over."""
+        operator, fold = self._operator, self._fold
+        current, give, clear_function = operator.current, operator.give, operator.clear_function
+        window = time_window(time + 1 - self._assigner.size, time + 1)
+        namespace = (window.start, window.end)
+        current.group = group
+        for key, held in zip(keys, contents, strict=True):
+            current.key = key
+            try:
+                if held is not None:
+                    elements = held if fold is None else [fold.result(held)]
+                    give(window, namespace, elements, time)
+                clear_function(window, namespace)
+            except BaseException as error:
+                raise operator.failed(error, f"timer {time} of key {key!r}") from None
+            if len(operator.out) >= _BATCH:
+                operator.flush()
 
     def _pass_on(self, timers: Timers, up_to: int) -> None:
         """Send on what windows hold, many at a time: no function gets it, and they are over."""
-        operator, state = self._operator, self._contents.state
-        take = state.take_all  # type: ignore[union-attr]
+        operator = self._operator
         for time, group, addresses in timers.pop_buckets(up_to):
-            end = time + 1
-            if any(split_address(address)[1][1] != end for address in addresses):
-                # Windows of a job before, with allowed lateness.
+            taken = self._groups.take(time, group, addresses)
+            if taken is None:
                 self._fire_each(time, group, addresses)
                 continue
-            found = take(group, addresses)
+            found = [value for value in taken[1] if value is not None]
             operator.out.extend(found)
             operator.stamps.extend(repeat(time, len(found)))
             if len(operator.out) >= _BATCH:
@@ -374,7 +385,7 @@ class Folding:
                     elements = contents.elements()
                     if elements:
                         operator.give(window, namespace, elements, last)
-                over = time == self._over(last)
+                over = time == self._groups.over(last)
                 if over or (self._purges and time == last):
                     current.namespace = namespace
                     contents.clear()

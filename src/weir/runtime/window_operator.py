@@ -23,7 +23,7 @@ from weir.runtime.keyed import keyed_rows
 from weir.runtime.operator import TaskFacts
 from weir.runtime.session_folding import SessionFolding, can_fold_sessions
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
-from weir.runtime.window_columns import WindowColumns, can_take_columns
+from weir.runtime.window_columns import WindowColumns
 from weir.runtime.window_contents import TimedRecords, WindowContents, open_contents
 from weir.runtime.window_context import (
     WINDOW_PREFIX,
@@ -35,6 +35,7 @@ from weir.runtime.window_context import (
     WindowTriggerContext,
 )
 from weir.runtime.window_folding import Folding, can_fold
+from weir.runtime.window_slices import can_take_columns
 from weir.state.descriptor import ListStateDescriptor
 from weir.window.evictors import TimestampedValue
 from weir.window.merging import Merged, MergingWindowSet
@@ -52,6 +53,8 @@ _BATCH = 1024
 
 class WindowOperator(StatefulOperator):
     """Windows of a keyed stream."""
+
+    by_epoch = True
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
         self.spec: WindowSpec = node.options["window"]
@@ -102,8 +105,7 @@ class WindowOperator(StatefulOperator):
         self._folding: Folding | SessionFolding | None = None
         if can_fold(spec):
             self._folding = Folding(self)
-            if spec.contents.aggregate is not None:
-                self._columns = WindowColumns(spec, self._folding)
+            self._columns = WindowColumns(spec, self._folding)
         elif can_fold_sessions(spec):
             self._folding = SessionFolding(self, self._in_flight)
         super().open()
@@ -124,7 +126,7 @@ class WindowOperator(StatefulOperator):
 
     def now_ms(self) -> int:
         """Return the processing time; it stands still while an epoch's records are handled."""
-        return self.facts.clock.now_ms() if self._now_ms is None else self._now_ms
+        return self.facts.now_ms() if self._now_ms is None else self._now_ms
 
     def next_processing_timer(self) -> int | None:
         """Return the earliest processing-time timer, or when state expires before it."""
@@ -181,8 +183,8 @@ class WindowOperator(StatefulOperator):
     def process(self, chunk: Chunk, input_index: int) -> None:
         """Put every record into its windows; timers that are due come first."""
         if self._now_ms is None:
-            self.on_processing_time(self.facts.clock.now_ms())
-        self.records_in += len(chunk.values)
+            self.on_processing_time(self.facts.now_ms())
+        self.records_in += len(chunk.values) if chunk.merged is None else sum(chunk.merged)
         if self._folding is not None:
             self._folding.process(chunk)
         else:
@@ -197,10 +199,10 @@ class WindowOperator(StatefulOperator):
     def process_columns(self, given: ColumnInput, edge: EdgeNode) -> bool:
         """Put all records into their windows; False when only records can do that exactly."""
         if self._now_ms is None:
-            self.on_processing_time(self.facts.clock.now_ms())
+            self.on_processing_time(self.facts.now_ms())
         if not self._columns.process(given, edge, self.now_ms(), self.watermark):
             return False
-        self.records_in += given.batch.num_rows
+        self.records_in += given.records
         self.current.namespace = VOID
         self.flush()
         return True
@@ -278,12 +280,15 @@ class WindowOperator(StatefulOperator):
             self.current.namespace = spaces[1]
             self.contents.clear()
 
-    def skipped(self, value: Any, stamp: int | None) -> None:
-        """Take note of a record that no window took; it is late, or it has no window."""
+    def skipped(self, value: Any, stamp: int | None, count: int = 1) -> None:
+        """Take note of a record that no window took; it is late, or it has no window.
+
+        `count` says how many records it is made of.
+        """
         timestamp = MIN_TIMESTAMP if stamp is None else stamp
         if not self.event_time or timestamp + self.spec.lateness_ms > self.watermark:
             return
-        if not self.drop_late(1):
+        if not self.drop_late(count):
             self._late.append((value, stamp))
 
     def drop_late(self, count: int) -> bool:

@@ -35,12 +35,15 @@ class Calling(enum.Enum):
     PROCESS_ALL = "PROCESS_ALL"
 
 
+COUNT = "count"
+
+
 @dataclass(frozen=True)
 class FieldAggregate:
-    """sum, min, max, min_by or max_by of a field."""
+    """sum, min, max, min_by or max_by of a field; or a count, of no field."""
 
     op: str
-    field: int | str
+    field: int | str | None
 
 
 @dataclass(frozen=True)

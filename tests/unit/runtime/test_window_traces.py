@@ -393,6 +393,7 @@ def test_a_trace_of_flink_gives_the_same_results(name, ending):
     follow(driver(name, ending), TRACES[name][2])
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("ending", ["reduce", "process"])
 @pytest.mark.parametrize("name", TRACES)
 def test_a_trace_gives_the_same_results_on_disk(name, ending):

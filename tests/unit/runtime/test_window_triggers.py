@@ -6,7 +6,7 @@ import pytest
 from tests.window_driver import MAX, Driver
 
 from weir.common import Types
-from weir.datastream import AggregateFunction, ProcessWindowFunction
+from weir.datastream import AggregateFunction, ProcessWindowFunction, WindowFunction
 from weir.datastream.window import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -217,20 +217,65 @@ class Total(ProcessWindowFunction):
         yield key, sum(v for _, v in elements)
 
 
-@pytest.mark.parametrize(
-    "ending",
-    [lambda w: w.reduce(add), lambda w: w.aggregate(Sum()), lambda w: w.process(Total())],
-    ids=["reduce", "aggregate", "process"],
-)
+class TotalApplied(WindowFunction):
+    def apply(self, key, window, inputs):
+        return [(key, sum(v for _, v in inputs))]
+
+
+class Seen(ProcessWindowFunction):
+    """Shows how many elements there were, and what the first one is."""
+
+    def process(self, key, context, elements):
+        given = list(elements)
+        yield len(given), given[0][1] if given else None
+
+
+class SeenApplied(WindowFunction):
+    def apply(self, key, window, inputs):
+        return Seen().process(key, None, inputs)
+
+
+# Every way to end a windowed stream. Flink lets an evictor go with all of them: what reduces or
+# aggregates runs over the records that are left, and a window function behind it gets the result.
+ENDINGS = {
+    "reduce": lambda w: w.reduce(add),
+    "reduce, apply": lambda w: w.reduce(add, TotalApplied()),
+    "reduce, process": lambda w: w.reduce(add, Total()),
+    "aggregate": lambda w: w.aggregate(Sum()),
+    "aggregate, apply": lambda w: w.aggregate(Sum(), TotalApplied()),
+    "aggregate, process": lambda w: w.aggregate(Sum(), Total()),
+    "sum": lambda w: w.sum(1),
+    "apply": lambda w: w.apply(TotalApplied()),
+    "process": lambda w: w.process(Total()),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize(("evictor", "key", "values", "times", "expected"), EVICTIONS)
 def test_evictors_of_the_global_window(evictor, key, values, times, expected, ending):
     def declare(stream):
         windowed = stream.window(GlobalWindows.create()).trigger(CountTrigger.of(2))
-        ending(windowed.evictor(evictor))
+        ENDINGS[ending](windowed.evictor(evictor))
 
     op = Driver(declare)
     op.add(*zip([key] * len(values), values, times or range(len(values)), strict=True))
     assert [value[1] for value, _ in op.results] == expected
+
+
+@pytest.mark.parametrize("function", [Seen, SeenApplied])
+@pytest.mark.parametrize("first", ["reduce", "aggregate"])
+def test_a_window_function_behind_an_aggregation_gets_one_result_of_what_is_left(first, function):
+    def declare(stream):
+        windowed = stream.window(GlobalWindows.create()).trigger(CountTrigger.of(3))
+        windowed.evictor(CountEvictor.of(2))
+        if first == "reduce":
+            windowed.reduce(add, function())
+        else:
+            windowed.aggregate(Sum(), function())
+
+    op = Driver(declare)
+    op.add(*[("k", value, value) for value in (1, 2, 4, 8, 16, 32)])
+    assert [value for value, _ in op.results] == [(1, 2 + 4), (1, 16 + 32)]
 
 
 def test_eviction_goes_on_after_a_restore():
@@ -270,9 +315,21 @@ class EvictAll(Evictor):
     [
         (lambda w: w.process(Total()), [("k", 0)]),
         (lambda w: w.aggregate(Sum()), [("sum", 0)]),
+        (lambda w: w.aggregate(Sum(), Seen()), [(1, 0)]),
+        (lambda w: w.aggregate(Sum(), SeenApplied()), [(1, 0)]),
         (lambda w: w.reduce(add), []),
+        (lambda w: w.reduce(add, Seen()), [(0, None)]),
+        (lambda w: w.reduce(add, SeenApplied()), [(0, None)]),
     ],
-    ids=["process", "aggregate", "reduce"],
+    ids=[
+        "process",
+        "aggregate",
+        "aggregate, process",
+        "aggregate, apply",
+        "reduce",
+        "reduce, process",
+        "reduce, apply",
+    ],
 )
 def test_a_function_is_called_also_when_all_records_were_evicted(ending, results):
     op = Driver(lambda s: ending(s.window(TumblingEventTimeWindows.of(5)).evictor(EvictAll())))

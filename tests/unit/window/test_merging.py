@@ -76,3 +76,13 @@ def test_what_was_stored_is_taken_as_it_is():
     windows = Windows({(17, 42): (42, 17)})
     assert pair(windows.set.state_window(TimeWindow(17, 42))) == (42, 17)
     assert windows.add(17, 42) == ((17, 42), (42, 17))
+    assert not windows.set.changed
+
+
+def test_what_did_not_change_is_not_written():
+    windows = Windows({(0, 6): (0, 4)})
+    for inside in [(1, 4), (0, 6), (4, 6)]:
+        windows.add(*inside)
+        assert not windows.set.changed
+    windows.add(5, 8)
+    assert windows.set.changed

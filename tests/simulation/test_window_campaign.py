@@ -181,18 +181,22 @@ def keyed_state_is_not_restored(patch):
 
 
 def records_are_kept_for_ever(patch):
-    patch.setattr(IntervalJoin, "_let_go_at", lambda self, time, keys, groups: None)
+    def broken(self, watermark):
+        StatefulOperator.on_watermark(self, watermark)
+        self._store()
+
+    patch.setattr(IntervalJoin, "on_watermark", broken)
 
 
 def records_go_too_early(patch):
-    let_go_at = IntervalJoin._let_go_at
+    write = IntervalJoin._write
 
-    def broken(self, time, keys, groups):
-        for side in self._sides:
-            side.wait = 0
-        let_go_at(self, time - 5, keys, groups)
+    def broken(self, side, known, reached):
+        for each in self._sides:
+            each.wait = -5
+        write(self, side, known, reached)
 
-    patch.setattr(IntervalJoin, "_let_go_at", broken)
+    patch.setattr(IntervalJoin, "_write", broken)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 
 import pyarrow as pa
@@ -17,7 +18,8 @@ from weir.datastream import (
     StreamExecutionEnvironment,
 )
 from weir.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
-from weir.datastream.window import TumblingEventTimeWindows
+from weir.datastream.formats.csv import CsvReaderFormat, CsvSchema
+from weir.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from weir.errors import UsageError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
@@ -195,21 +197,61 @@ def test_a_watched_directory_goes_on_after_a_failure_and_a_savepoint(env, tmp_pa
     assert rows() == sorted(f"{line},False" for line in [*first, *second])
 
 
-def test_text_files_that_are_read_hold_nobody_back(env, spark, tmp_path):
-    text, rows = tmp_path / "text", tmp_path / "rows"
-    text.mkdir()
-    rows.mkdir()
+def add_rows(folder, n, ts):
+    """Let a file of one row appear, all of it at once."""
+    hidden = folder / ".next"
+    pq.write_table(pa.table({"site": ["a"], "ts": [ts]}), hidden)
+    hidden.rename(folder / f"{n}.parquet")
+
+
+def without_records(env, spark, folder):
+    """Bounded sources whose rows Spark reads, and has none of: files and a static DataFrame."""
+    packed, nothing = folder / "0.txt.gz", folder / "0.csv"
+    packed.write_bytes(gzip.compress(b""))
+    lines = env.read_text_file(str(packed))
+    nothing.touch()
+    csv = CsvReaderFormat.for_schema(CsvSchema.builder().add_string_column("site").build())
+    source = FileSource.for_record_stream_format(csv, str(nothing)).build()
+    words = env.from_source(source, WatermarkStrategy.no_watermarks(), "csv")
+    # Dates of the old calendar are left to Spark.
+    table = env.from_dataframe(spark.createDataFrame([], "site string, day date"))
+    return [stream.map(lambda value: ("none", 0)) for stream in (lines, words, table)]
+
+
+@pytest.fixture
+def old_calendar(spark):
+    spark.conf.set(REBASE, "LEGACY")
+    yield
+    spark.conf.unset(REBASE)
+
+
+@pytest.mark.usefixtures("old_calendar")
+def test_text_files_that_are_read_hold_nobody_back_and_later_ones_are_not_read(
+    env, spark, tmp_path
+):
+    text, empty, rows, packed = (tmp_path / name for name in ("text", "empty", "rows", "packed"))
+    for folder in (text, empty, rows, packed):
+        folder.mkdir()
     (text / "0.txt").write_text("5\n")
-    pq.write_table(pa.table({"site": ["a"], "ts": [1000]}), rows / "0.parquet")
+    (text / "a{1},[b]*.txt").write_text("6\n")
+    (empty / "0.txt").write_text("")
+    add_rows(rows, 0, 1000)
     read = spark.readStream.schema("site string, ts bigint").parquet(str(rows))
     strategy = MONOTONOUS().with_timestamp_assigner(lambda value, _: value[1])
-    lines = env.read_text_file(str(text)).map(lambda line: ("t", int(line)))
-    timed = lines.assign_timestamps_and_watermarks(strategy)
-    other = env.from_dataframe(read).map(lambda row: (row[0], row[1]))
-    both = timed.union(other.assign_timestamps_and_watermarks(strategy))
-    fired = both.key_by(lambda v: 0).process(Remind(), Types.LONG())
+    lines = [env.read_text_file(str(path)).map(lambda n: ("t", int(n))) for path in (text, empty)]
+    streams = [*lines, env.from_dataframe(read).map(lambda row: (row[0], row[1]))]
+    streams += without_records(env, spark, packed)
+    first, *others = [stream.assign_timestamps_and_watermarks(strategy) for stream in streams]
+    fired = first.union(*others).key_by(lambda v: 0).process(Remind(), Types.LONG())
     with fired.execute_and_collect() as records:
-        assert next(iter(records)) == 5
+        found = iter(records)
+        assert [next(found), next(found)] == [5, 6]
+        (text / ".next").write_text("1500\n")
+        (text / ".next").rename(text / "1.txt")
+        add_rows(rows, 1, 3000)
+        assert next(found) == 1000
+        add_rows(rows, 2, 5000)
+        assert next(found) == 3000
 
 
 def test_a_partition_column_that_is_not_there_is_refused(env, stream):
@@ -249,6 +291,15 @@ def test_event_time_goes_on_without_input_when_all_partitions_are_idle(env, spar
     fired = stream.key_by(lambda v: 0).process(Remind(), Types.LONG())
     with fired.execute_and_collect() as records:
         assert next(iter(records)) == 10
+
+
+def test_windows_by_the_clock_fire_without_further_input(env, spark, tmp_path):
+    for n in range(3):
+        add_rows(tmp_path, n, n)
+    rows = spark.readStream.schema("site string, ts bigint").parquet(str(tmp_path))
+    windows = env.from_dataframe(rows).window_all(TumblingProcessingTimeWindows.of(300))
+    with windows.sum("ts").execute_and_collect() as records:
+        assert next(iter(records)).ts == 3
 
 
 class Both(KeyedCoProcessFunction):

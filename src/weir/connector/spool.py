@@ -250,8 +250,10 @@ def spool_sequence(root: Path, start: int, end: int, records_per_file: int, skip
 
 
 def _spool(root: Path, kind: str, name: str, tables: list[pa.Table]) -> Path:
+    """Write tables as splits; where there are none, one without records says that this is all."""
     directory = root / f"{kind}-{name}"
     writer = SpoolWriter(directory)
+    tables = tables or [pickled_table([])]
     for number in range(writer.files, len(tables)):
         writer.append(tables[number], last=number == len(tables) - 1)
     return directory

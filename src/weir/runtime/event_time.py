@@ -59,7 +59,8 @@ class SlotTime:
 
     def _source_time(self, maker: int) -> SourceTime:
         strategy = self._plan.operators[maker].function
-        return SourceTime(self._clock, getattr(strategy, "idleness_ms", None))
+        sources = [self._plan.operators[s].id for s in self._plan.sources_of(maker)]
+        return SourceTime(self._clock, getattr(strategy, "idleness_ms", None), sources)
 
     def _operator_inputs(self, index: int) -> _OperatorInputs:
         channels: dict[int, list[tuple[int, int]]] = {}
@@ -134,6 +135,10 @@ class SlotTime:
             for maker in self._plan.watermark_generators(edge.source):
                 source = self._sources[maker]
                 valve.tell((edge.id, maker), source.value, idle=source.idle)
+
+    def source_marks(self) -> dict[int, int]:
+        """Return the watermarks of the operators that make them beside the sources."""
+        return {index: source.value for index, source in self._sources.items()}
 
     def next_ms(self) -> int | None:
         """Return the moment when a silent partition becomes idle: an epoch is needed then."""

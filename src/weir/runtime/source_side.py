@@ -11,9 +11,11 @@ from functools import partial
 from typing import Any
 
 from weir.codec.arrow import batch_to_rows
-from weir.connector.decoder import Columns, Mark, Partition, Piece, Records
+from weir.connector.decoder import Columns, Mark, Partition, Piece, Records, Undecoded
+from weir.connector.undecoded import DEAD_LETTERS
 from weir.graph.plan import EdgeNode, JobPlan
 from weir.runtime.catalog import source_operator
+from weir.runtime.combining import CombiningWriter, can_combine
 from weir.runtime.exchange import EdgeWriter
 from weir.runtime.frame import (
     MAX_WATERMARK,
@@ -27,6 +29,7 @@ from weir.runtime.frame import (
     pack_control,
 )
 from weir.runtime.operator import Operator, TaskFacts
+from weir.runtime.partition_time import partition_name
 from weir.runtime.stateless import TimestampsOperator
 
 
@@ -39,16 +42,25 @@ class SourceSide:
         self._facts = facts
         self._operators: dict[int, Operator] = {}
         self._consumers: dict[int, list[Any]] = {}
+        self._letter_consumers: dict[int, list[Any]] = {}
+        self.undecoded: dict[int, int] = {}
         self._writers: list[EdgeWriter] = []
         self._marks: dict[int, Mark] = {}
         self._current: dict[int, str] = {}
         self._ending: set[str] = set()
+        self._awaited: dict[int, set[str]] = {}
+        self._over: dict[int, set[str]] = {}
         for node in plan.in_level(0):
             if node.kind != "source":
                 self._operators[node.index] = source_operator(node, facts)
         for node in plan.in_level(0):
             for edge in plan.outputs_of(node.index):
-                self._consumers.setdefault(node.index, []).append(self._consumer(edge))
+                consumer = self._consumer(edge)
+                if edge.tag is None:
+                    self._consumers.setdefault(node.index, []).append(consumer)
+                elif edge.tag == DEAD_LETTERS.tag_id:
+                    # The one side output that there is on this side of an exchange.
+                    self._letter_consumers.setdefault(node.index, []).append(consumer)
         for index, op in self._operators.items():
             consumers = self._consumers.get(index, [])
             op.consumers = [c if callable(c) else c.write for c in consumers]
@@ -60,13 +72,14 @@ class SourceSide:
     def _consumer(self, edge: EdgeNode) -> Any:
         if edge.chained:
             return _Chained(self._operators[edge.target])
-        operators = self._plan.operators
-        writer = EdgeWriter(
-            edge,
-            self._facts.subtask,
-            operators[edge.target].name,
-            giver=operators[edge.source].name,
-        )
+        target, giver = self._plan.operators[edge.target], self._plan.operators[edge.source]
+        sender = self._facts.subtask
+        writer: EdgeWriter
+        if can_combine(self._plan, edge):
+            names = (target.name, giver.name)
+            writer = CombiningWriter(edge, sender, names, target.options["window"])
+        else:
+            writer = EdgeWriter(edge, sender, target.name, giver=giver.name)
         self._writers.append(writer)
         return writer
 
@@ -76,11 +89,23 @@ class SourceSide:
             self.feed(source, Chunk(decoded.values, decoded.timestamps))
         elif isinstance(decoded, Columns):
             to_rows = partial(_to_rows, decoded.type_info)
-            self.feed_columns(source, ColumnChunk(decoded.batch), to_rows)
+            chunk = ColumnChunk(decoded.batch, decoded.timestamps)
+            self.feed_columns(source, chunk, to_rows)
         elif isinstance(decoded, Partition):
             self._enter(source, decoded)
+        elif isinstance(decoded, Undecoded):
+            self._leave_out(source, decoded)
         else:
             self._marks[source] = decoded
+
+    def _leave_out(self, source: int, undecoded: Undecoded) -> None:
+        """Count what could not be decoded; who wants to see it gets it."""
+        self.undecoded[source] = self.undecoded.get(source, 0) + undecoded.count
+        if undecoded.letters:
+            self._tell_partition(source)
+            for consumer in self._letter_consumers.get(source, []):
+                write = consumer.write if isinstance(consumer, EdgeWriter) else consumer
+                write(Chunk(undecoded.letters, None))
 
     def _enter(self, source: int, partition: Partition | None) -> None:
         """Note which partition of a source the next records are of."""
@@ -88,10 +113,13 @@ class SourceSide:
         self._current[source] = name
         if partition is not None and partition.ends:
             self._ending.add(name)
+        if partition is not None and partition.awaited:
+            self._awaited.setdefault(source, set()).add(name)
+        if partition is not None and partition.over:
+            self._over.setdefault(source, set()).add(name)
 
-    def _partition_name(self, source: int, name: str) -> str:
-        """Return a name that no partition of another source has."""
-        return f"{self._plan.operators[source].id}:{name}"
+    def _partition_name(self, source: int, name: str = "") -> str:
+        return partition_name(self._plan.operators[source].id, name)
 
     def _tell_partition(self, source: int) -> None:
         """Let watermarks be those of the partition that a source is in."""
@@ -132,8 +160,11 @@ class SourceSide:
         return [frame for writer in self._writers for frame in writer.take_frames()]
 
     def finish(self) -> Iterator[Frame]:
-        """Return the control frames that close this partition's epoch."""
+        """Return what is still held, and the control frames that close this partition's epoch."""
         for writer in self._writers:
+            if isinstance(writer, CombiningWriter):
+                writer.flush()
+            yield from writer.take_frames()
             edge = writer.edge
             for generator in self._plan.watermark_generators(edge.source):
                 marks = tuple(self._said(generator, writer))
@@ -144,33 +175,52 @@ class SourceSide:
                     yield Frame(target, edge.id, origin(self._facts.subtask, 0), payload)
 
     def _said(self, generator: int, writer: EdgeWriter) -> Iterator[PartitionMark]:
-        """Return how far the partitions came that were read here."""
-        mark = self._marks.get(generator)
-        if mark is not None:
-            watermark = MIN_WATERMARK if mark.watermark is None else mark.watermark
-            name = self._partition_name(generator, "")
-            yield PartitionMark(name, watermark, ends=mark.last, idle=mark.idle)
+        """Return how far the partitions came that were read here, and which of them are over."""
+        sources = self._plan.sources_of(generator)
         op = self._operators.get(generator)
-        if not isinstance(op, TimestampsOperator):
-            own = self._partition_name(generator, "")
-            for name in sorted(writer.partitions) if mark is None else ():
-                if name.startswith(own):
-                    yield PartitionMark(name, MIN_WATERMARK, ends=name in self._ending)
-            return
-        ended = {self._partition_name(s, ""): self._marks[s].last for s in self._ended(generator)}
-        for name, watermark in op.generated.items():
-            if name not in ended:
+        mark = self._marks.get(generator)
+        over = {name for source in sources for name in self._over.get(source, ())}
+        if isinstance(op, TimestampsOperator):
+            found = self._generated(generator, op)
+        elif mark is None:
+            found = self._read(generator, writer)
+        else:
+            found = iter(())
+            watermark = MIN_WATERMARK if mark.watermark is None else mark.watermark
+            yield PartitionMark(
+                self._partition_name(generator), watermark, ends=mark.last, idle=mark.idle
+            )
+        for name, watermark in found:
+            if name not in over:
                 yield PartitionMark(name, watermark, ends=name in self._ending)
+        for name in sorted(over):
+            yield PartitionMark(name, MAX_WATERMARK, ends=True)
         # Of what sources say, the end of their input is the one thing that is passed on.
-        for name, last in sorted(ended.items()):
-            yield PartitionMark(name, MAX_WATERMARK, ends=last)
+        for source in sources if isinstance(op, TimestampsOperator) else ():
+            if self._is_over(source):
+                last = self._marks[source].last
+                yield PartitionMark(self._partition_name(source), MAX_WATERMARK, ends=last)
 
-    def _ended(self, index: int) -> Iterator[int]:
-        """Return the sources before an operator that said that event time is over."""
-        if index in self._marks and self._marks[index].watermark == MAX_WATERMARK:
-            yield index
-        for edge in self._plan.inputs_of(index):
-            yield from self._ended(edge.source)
+    def _generated(self, generator: int, op: TimestampsOperator) -> Iterator[tuple[str, int]]:
+        """Return the watermarks that a strategy made, by partition."""
+        ended = {self._partition_name(s) for s in self._marks if self._is_over(s)}
+        yield from ((name, mark) for name, mark in op.generated.items() if name not in ended)
+        # Right behind a source every partition counts; functions in between might leave all out.
+        givers = {edge.source for edge in self._plan.inputs_of(generator)}
+        for name in sorted(n for s in givers for n in self._awaited.get(s, ())):
+            if name not in op.generated:
+                yield name, MIN_WATERMARK
+
+    def _read(self, source: int, writer: EdgeWriter) -> Iterator[tuple[str, int]]:
+        """Return the partitions of a source that says nothing of its time itself."""
+        own = self._partition_name(source)
+        for name in sorted(writer.partitions | self._awaited.get(source, set())):
+            if name.startswith(own):
+                yield name, MIN_WATERMARK
+
+    def _is_over(self, source: int) -> bool:
+        """Tell whether a source said that event time is over."""
+        return source in self._marks and self._marks[source].watermark == MAX_WATERMARK
 
 
 class _Chained:

@@ -16,7 +16,6 @@ from weir.connector.decoder import (
     Partition,
     PickledRecords,
     Piece,
-    ReadAtOnce,
     Records,
     TextLines,
     TypedColumns,
@@ -80,11 +79,6 @@ def test_lines_of_a_file_are_a_partition_that_ends() -> None:
         Partition('{"file": "2"}', ends=True),
         Records(["y"]),
     ]
-
-
-def test_input_that_is_read_at_once_says_that_nothing_follows() -> None:
-    lines = pa.record_batch({"value": ["x", "y"]})
-    assert list(ReadAtOnce(TextLines()).decode(lines)) == [Records(["x", "y"]), END]
 
 
 def test_an_empty_batch_has_no_partitions() -> None:

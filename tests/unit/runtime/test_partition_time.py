@@ -9,8 +9,8 @@ from weir.runtime.partition_time import IdleTimer, SourceTime, partition_owner
 from weir.testing.clock import ManualClock
 
 
-def source(idleness_ms=None, clock=None):
-    return SourceTime(clock or ManualClock(), idleness_ms)
+def source(idleness_ms=None, clock=None, sources=()):
+    return SourceTime(clock or ManualClock(), idleness_ms, sources)
 
 
 def epoch(found, *marks):
@@ -111,15 +111,13 @@ def test_a_restored_partition_holds_back_before_it_says_anything():
 def test_a_source_that_is_read_to_its_end_holds_nobody_back():
     found = source()
     assert epoch(found, ("s:1", 50, "ends"), ("s:2", 10, "ends"), ("t:", 100)) == (10, False)
-    over = ("s:", MAX_WATERMARK, "ends")
-    assert epoch(found, ("s:3", 20, "ends"), over, ("s:4", 30, "ends")) == (100, False)
+    assert epoch(found, ("s:3", 20, "ends"), over("s"), ("s:4", 30, "ends")) == (100, False)
     assert epoch(found, ("t:", 200)) == (200, False)
 
 
 def test_the_end_of_a_source_is_known_after_a_restore_until_it_is_read_on():
     before, after = source(), source()
-    over = ("s:", MAX_WATERMARK, "ends")
-    assert epoch(before, ("s:3", 20, "ends"), over) == (MAX_WATERMARK, False)
+    assert epoch(before, ("s:3", 20, "ends"), over("s")) == (MAX_WATERMARK, False)
     stored = before.watermarks(replayed=False)
     assert stored == [("s:", MAX_WATERMARK)]
     after.restore(stored)
@@ -128,6 +126,57 @@ def test_the_end_of_a_source_is_known_after_a_restore_until_it_is_read_on():
     again = source()
     again.restore(stored)
     assert epoch(again) == (MAX_WATERMARK, False)
+
+
+def over(source_name):
+    """What is said of a bounded source that is read to its end."""
+    return (f"{source_name}:", MAX_WATERMARK, "ends")
+
+
+def test_time_of_several_sources_is_over_when_all_of_them_are():
+    found = source(sources=("s", "t"))
+    # The other one has not been heard yet: its first record must not be late.
+    assert epoch(found, over("s")) == (MIN_WATERMARK, False)
+    assert epoch(found, ("t:1", 5)) == (5, False)
+    assert epoch(found, ("t:1", 9), over("t")) == (MAX_WATERMARK, False)
+    assert found.watermarks(replayed=False) == [("s:", MAX_WATERMARK), ("t:", MAX_WATERMARK)]
+
+
+def test_a_source_that_is_over_does_not_let_time_end_when_the_others_are_idle():
+    clock = ManualClock()
+    found = source(10, clock, sources=("s", "t"))
+    epoch(found, over("s"), ("t:1", 5), ("t:2", 50))
+    clock.advance(11)
+    assert epoch(found) == (50, True)
+    assert epoch(found, ("t:1", 60)) == (60, False)
+
+
+def test_the_end_of_one_of_several_sources_is_known_after_a_restore():
+    before, after = (source(sources=("s", "t")) for _ in range(2))
+    epoch(before, ("s:1", 20), over("s"))
+    epoch(before, ("t:", 7))
+    after.restore(before.watermarks(replayed=False))
+    assert epoch(after) == (7, False)
+    assert epoch(after, over("t")) == (MAX_WATERMARK, False)
+
+
+def test_a_partition_that_is_over_counts_no_longer():
+    found = source(sources=("s",))
+    assert epoch(found, ("s:1", 5), ("s:10", 40), ("s:2", 50)) == (5, False)
+    # It is over by its own name: "s:10" only begins like it.
+    assert epoch(found, ("s:1", MAX_WATERMARK, "ends")) == (40, False)
+    assert found.watermarks(replayed=False) == [("s:10", 40), ("s:2", 50)]
+    assert found.partitions == ["s:10", "s:2"]
+    assert epoch(found, ("s:10", 60)) == (50, False)
+
+
+def test_nobody_waits_for_a_source_that_is_over():
+    clock = ManualClock()
+    found = source(10, clock, sources=("s",))
+    epoch(found, over("s"))
+    assert found.left_ms() is None
+    clock.advance(11)
+    assert epoch(found) == (MAX_WATERMARK, False)
 
 
 def test_what_an_epoch_said_is_not_stored_if_it_will_be_read_again():

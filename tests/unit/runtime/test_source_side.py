@@ -195,9 +195,55 @@ def test_every_partition_of_a_source_has_a_watermark_of_its_own():
     }
 
 
+def test_a_partition_that_is_over_says_so_with_and_without_records_or_a_strategy():
+    for strategy in (None, WatermarkStrategy.for_monotonous_timestamps()):
+        plan = plan_of(strategy=strategy)
+        source = plan.operators[0].id
+        _, controls = fed(
+            plan,
+            Partition("a", over=True),
+            Records([1], [10]),
+            Partition("b", over=True),
+            Partition("c"),
+            Records([2], [5]),
+        )
+        over = (MAX_WATERMARK, True, False)
+        # Nobody makes watermarks of the partitions of a source without a strategy.
+        others = {} if strategy is None else {f"{source}:c": (4, False, False)}
+        assert said(controls) == {f"{source}:a": over, f"{source}:b": over, **others}
+
+
 def test_a_partition_without_records_in_an_epoch_is_not_spoken_of():
     plan = plan_of(strategy=WatermarkStrategy.for_monotonous_timestamps())
     assert fed(plan, Partition("a"))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("strategy", "other"),
+    [
+        (WatermarkStrategy.for_monotonous_timestamps(), 9),
+        (WatermarkStrategy.for_generator(lambda: None), MIN_WATERMARK),
+    ],
+    ids=["bound", "generator"],
+)
+def test_a_partition_that_is_awaited_stands_at_the_minimum(strategy, other):
+    plan = plan_of(strategy=strategy)
+    _, controls = fed(plan, Partition("a"), Records([1], [10]), Partition("b", awaited=True))
+    source = plan.operators[0].id
+    assert said(controls) == {
+        f"{source}:a": (other, False, False),
+        f"{source}:b": (MIN_WATERMARK, False, False),
+    }
+
+
+def test_a_partition_is_awaited_right_behind_its_source_only():
+    """What is in between might leave all of its records out, for ever."""
+    env = environment()
+    filtered = env.from_collection([1]).filter(lambda v: v > 5)
+    timed = filtered.assign_timestamps_and_watermarks(WatermarkStrategy.for_monotonous_timestamps())
+    timed.key_by(lambda v: v).map(lambda v: v).print()
+    plan = compile_plan(env.build_graph(), 1)
+    assert fed(plan, Partition("b", awaited=True))[1] == []
 
 
 def test_records_for_generators_of_the_user_go_by_partition_with_its_name():

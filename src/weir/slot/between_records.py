@@ -24,12 +24,17 @@ class BetweenRecords:
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
+        self._look: Callable[[], None] | None = None
         self._queue: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
 
     @property
     def waiting(self) -> bool:
         """Tell whether there is anything to do."""
         return bool(self._queue)
+
+    def look_by(self, look: Callable[[], None]) -> None:
+        """Look by this at what others want, too, whenever there is a moment for it."""
+        self._look = look
 
     def run(self, work: Callable[[], T]) -> T:
         """Do something as soon as there is a moment for it, by whoever has the moment."""
@@ -38,6 +43,23 @@ class BetweenRecords:
         while not done.done():
             if not self._try():
                 wait((done,), _LOOK_AGAIN_S)
+        return done.result()
+
+    def run_within(self, work: Callable[[], T], patience_ms: int) -> T:
+        """Do the same, but only if there is a moment for it before so long.
+
+        Raises:
+            WeirError: there was none; then it is never done.
+        """
+        done: Future[T] = Future()
+        self._queue.append((work, done))
+        for _ in range(max(1, int(patience_ms / 1000 / _LOOK_AGAIN_S))):
+            if self._try() or done.done():
+                return done.result()
+            wait((done,), _LOOK_AGAIN_S)
+        if done.cancel():
+            msg = f"no record ended within {patience_ms} ms: ask again, or with more patience"
+            raise WeirError(msg)
         return done.result()
 
     def soon(self, work: Callable[[], None]) -> None:
@@ -56,10 +78,14 @@ class BetweenRecords:
         """Do everything that waits; the caller holds the lock and handles no record."""
         while self._queue:
             work, done = self._queue.popleft()
+            if not done.set_running_or_notify_cancel():
+                continue  # nobody waits for it any more
             try:
                 done.set_result(work())
             except Exception as error:
                 done.set_exception(error)
+        if self._look is not None:
+            self._look()
 
     def _try(self) -> bool:
         if not self._lock.acquire(blocking=False):

@@ -1,0 +1,183 @@
+"""The keyed states of a job that can be queried, as its slots describe them.
+
+What was known once stays known: a job that fails over has the same states, and committed ones can
+be read meanwhile. A name means one state.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from weir.codec.codec import codec_for
+from weir.errors import WeirError
+from weir.graph.plan import JobPlan, OperatorNode
+from weir.jobmanager.queries import StateUnavailableError, StateView, UnknownStateError
+from weir.keygroup import key_group
+from weir.offline.keyed import Layout, StoredKind
+from weir.offline.tables import KEY, MAP_KEY, NAMESPACE, VALUE
+from weir.offline.text import kind_text, types_text
+from weir.slot.lookup import SlotState, SlotStates
+
+
+@dataclass(frozen=True)
+class KnownState:
+    """One keyed state: how slots describe it, its operator, and how its entries are decoded."""
+
+    described: SlotState
+    operator: OperatorNode
+    layout: Layout
+
+    @classmethod
+    def of(cls, described: SlotState, operator: OperatorNode) -> KnownState:
+        """Find out how entries are decoded; nothing that was pickled ever is."""
+        stored = StoredKind(described.kind, described.types)
+        layout = Layout.of(stored, unpickle=False, in_windows=described.windowed)
+        return cls(described, operator, layout)
+
+    @property
+    def place(self) -> str:
+        """The operator by which users know it."""
+        return self.operator.uid or self.operator.name
+
+    @property
+    def name(self) -> str:
+        """What queries call it."""
+        return self.described.queryable_name or f"{self.place}.{self.described.name}"
+
+    @property
+    def spaced(self) -> bool:
+        """Tell whether entries may be in namespaces."""
+        return self.layout.namespace is not None
+
+    @cached_property
+    def opaque(self) -> frozenset[str]:
+        """The columns that hold pickles, which nobody looks into."""
+        layout = self.layout
+        parts = {KEY: layout.key, VALUE: layout.value, MAP_KEY: layout.map_key}
+        parts[NAMESPACE] = layout.namespace
+        return frozenset(
+            name
+            for name, part in parts.items()
+            if part is not None and not codec_for(part.type_info).safe
+        )
+
+    def group_of(self, key: Any) -> int:
+        """Return the key group of a key.
+
+        Raises:
+            UsageError: it cannot be a key.
+        """
+        return key_group(key, self.operator.max_parallelism)
+
+    def view(self) -> StateView:
+        """Return what others may know about the state."""
+        types = {r: t for r, t in types_text(self.described.types).items() if r != "namespace"}
+        return StateView(
+            name=self.name,
+            operator=self.place,
+            state=self.described.name,
+            kind=kind_text(self.described.kind),
+            types=types,
+            columns=tuple(self.layout.schema.names),
+            expires=self.described.ttl_ms is not None,
+            opaque=VALUE in self.opaque,
+        )
+
+
+class Catalog:
+    """The states that can be queried; thread-safe."""
+
+    def __init__(
+        self, plan: Callable[[], JobPlan], ask: Callable[[], list[SlotStates]], *, everything: bool
+    ) -> None:
+        """Learn from slots by `ask`; with `everything` states need not be declared queryable."""
+        self._plan = plan
+        self._ask = ask
+        self._everything = everything
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], KnownState] = {}
+        self._by_name: dict[str, KnownState] = {}
+        self._blind: set[str] = set()
+
+    def states(self) -> list[KnownState]:
+        """Return all states, in the order of names.
+
+        Raises:
+            StateUnavailableError: nobody knows them now.
+        """
+        self._learn()
+        return sorted(self._shown(), key=lambda state: state.name)
+
+    def find(self, name: str) -> KnownState:
+        """Return the state of a name.
+
+        Raises:
+            UnknownStateError: there is none.
+            StateUnavailableError: nobody knows it now.
+        """
+        found = self._by_name.get(name) or self._named(name)
+        if found is None:
+            # It may be one that a record has led to in the meantime.
+            self._learn()
+            found = self._named(name)
+        if found is None:
+            raise UnknownStateError(self._nothing(name))
+        self._by_name[name] = found
+        return found
+
+    def at(self, operator: str, state: str) -> KnownState:
+        """Return a state of an operator, given its uid or name."""
+        return self.find(f"{operator}.{state}")
+
+    def _named(self, name: str) -> KnownState | None:
+        shown = self._shown()
+        for state in shown:
+            if name in (state.described.queryable_name, f"{state.place}.{state.described.name}"):
+                return state
+        alone = [state for state in shown if state.described.name == name]
+        return alone[0] if len(alone) == 1 else None
+
+    def _shown(self) -> list[KnownState]:
+        with self._lock:
+            known = list(self._known.values())
+        declared = (s for s in known if self._everything or s.described.queryable_name is not None)
+        return [state for state in declared if not state.described.name.startswith("_timer")]
+
+    def _learn(self) -> None:
+        try:
+            answers = self._ask()
+        except WeirError as error:
+            if self._known:
+                return  # what is known can be read from checkpoints meanwhile
+            msg = f"the states of the job are not known yet ({error}): ask again in a moment"
+            raise StateUnavailableError(msg) from error
+        operators: dict[str, OperatorNode] = {op.id: op for op in self._plan().operators}
+        found = _distinct(answers)
+        with self._lock:
+            self._blind = {operator for answer in answers for operator in answer.blind}
+            self._by_name = {}
+            for at, described in found.items():
+                if at[0] in operators:
+                    self._known[at] = KnownState.of(described, operators[at[0]])
+
+    def _nothing(self, name: str) -> str:
+        names = ", ".join(repr(state.name) for state in self._shown()) or "none"
+        hint = (
+            ""
+            if self._everything
+            else "; a state is one after descriptor.set_queryable(name), "
+            "or all are with weir.queryable-state.states: all"
+        )
+        blind = "; the state backend lets nobody look at its states" if self._blind else ""
+        return (
+            f"UnknownKvStateLocation: No KvStateLocation found for KvState instance with name "
+            f"'{name}'. States that can be queried are {names}{hint}{blind}"
+        )
+
+
+def _distinct(answers: Iterable[SlotStates]) -> dict[tuple[str, str], SlotState]:
+    return {(state.operator, state.name): state for answer in answers for state in answer.states}

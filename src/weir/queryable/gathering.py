@@ -1,0 +1,164 @@
+"""Look-ups of single keys that go together: whoever asks while calls are under way takes the next.
+
+One call for many keys costs little more than one for a single key, at the client, in the driver and
+in the slots. Every look-up has its own answer, and its own error.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from weir.codec.portable import Portable
+from weir.jobmanager.queries import (
+    Answer,
+    QueryError,
+    QueryRefusedError,
+    StateUnavailableError,
+)
+from weir.offline.tables import KEY
+from weir.queryable.protocol import QueryRequest, encode_request
+
+KEYS_MAX: Final = 256
+_CALLS: Final = 2
+
+
+@dataclass
+class _Wanted:
+    """A key that somebody waits for, and what becomes of its answer."""
+
+    key: bytes
+    made: Callable[[Answer], Any]
+    future: Future[Any] = field(default_factory=Future)
+
+    def take(self, answer: Answer) -> None:
+        """Give the answer to whoever waits."""
+        try:
+            self.future.set_result(self.made(answer))
+        except Exception as error:
+            # Also what a function of the descriptor raised: it is nobody else's.
+            self.future.set_exception(error)
+
+
+@dataclass
+class _Line:
+    """The keys of one state, under the same terms, that wait; and how many calls are under way."""
+
+    request: QueryRequest
+    of: Portable
+    waiting: list[_Wanted] = field(default_factory=list)
+    calls: int = 0
+
+
+class Gathering:
+    """The look-ups of one client; thread-safe."""
+
+    def __init__(self, ask: Callable[[QueryRequest], Answer], pool: ThreadPoolExecutor) -> None:
+        """Ask by a function, in the threads of a pool."""
+        self._ask = ask
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._lines: dict[bytes, _Line] = {}
+
+    def submit(
+        self, request: QueryRequest, of: Portable, made: Callable[[Answer], Any]
+    ) -> Future[Any]:
+        """Ask for the only key of a request; `made` of its answer is what the future is of."""
+        key = (request.keys or [b""])[0]
+        wanted = _Wanted(key, made)
+        # Whether a limit leaves anything of a key depends on the other keys of a call.
+        terms = msgspec.structs.replace(request, keys=[] if request.limit is None else [key])
+        name = encode_request(terms)
+        with self._lock:
+            line = self._lines.get(name)
+            if line is None:
+                line = self._lines[name] = _Line(terms, of)
+            line.waiting.append(wanted)
+            if line.calls >= _CALLS:
+                return wanted.future
+            line.calls += 1
+        try:
+            self._pool.submit(self._run, name, line)
+        except RuntimeError:
+            self._leave(name, line)
+            raise
+        return wanted.future
+
+    def _run(self, name: bytes, line: _Line) -> None:
+        while True:
+            with self._lock:
+                taken, line.waiting = line.waiting[:KEYS_MAX], line.waiting[KEYS_MAX:]
+            if not taken:
+                if self._leave(name, line):
+                    return
+                continue
+            # Who has cancelled waits no more.
+            taken = [w for w in taken if w.future.set_running_or_notify_cancel()]
+            try:
+                if taken:
+                    self._call(line, taken)
+            except Exception as error:
+                for wanted in taken:
+                    if not wanted.future.done():
+                        wanted.future.set_exception(error)
+
+    def _leave(self, name: bytes, line: _Line) -> bool:
+        """End a call, unless somebody has come meanwhile."""
+        with self._lock:
+            if line.waiting and not line.calls - 1:
+                return False
+            line.calls -= 1
+            if not line.calls:
+                self._lines.pop(name, None)
+            return True
+
+    def _call(self, line: _Line, taken: list[_Wanted]) -> None:
+        keys = list(dict.fromkeys(wanted.key for wanted in taken))
+        try:
+            answer = self._ask(msgspec.structs.replace(line.request, keys=keys))
+        except (StateUnavailableError, QueryRefusedError) as error:
+            for wanted in taken:
+                wanted.future.set_exception(error)
+            return
+        except QueryError as error:
+            if len(keys) == 1:
+                for wanted in taken:
+                    wanted.future.set_exception(error)
+                return
+            self._one_by_one(line, taken)
+            return
+        if len(keys) == 1:
+            for wanted in taken:
+                wanted.take(answer)
+            return
+        parts = _by_key(answer, line.of)
+        found = [(wanted, parts.get(wanted.key)) for wanted in taken]
+        for wanted, part in found:
+            if part is not None:
+                wanted.take(part)
+        # There is nothing under them, or their bytes have a second form.
+        self._one_by_one(line, [wanted for wanted, part in found if part is None])
+
+    def _one_by_one(self, line: _Line, taken: list[_Wanted]) -> None:
+        for wanted in taken:
+            self._call(line, [wanted])
+
+
+def _by_key(answer: Answer, of: Portable) -> dict[bytes, Answer]:
+    """Return the rows of each key, by its bytes."""
+    places: dict[bytes, list[int]] = {}
+    for place, key in enumerate(of.values(answer.table[KEY].combine_chunks())):
+        places.setdefault(of.codec.encode(key), []).append(place)
+    table = answer.table.combine_chunks()
+    parts = {}
+    for key, own in places.items():
+        first, count = own[0], len(own)
+        joined = own[-1] - first == count - 1
+        rows = table.slice(first, count) if joined else table.take(own)
+        parts[key] = Answer(answer.facts, rows, answer.opaque)
+    return parts

@@ -1,0 +1,131 @@
+"""What clients and the server of queries say to each other, over Arrow Flight.
+
+`DoAction` "states" and "get" are MessagePack both ways; an answer is its facts and a stream of
+Arrow's IPC format. `DoGet` with a ticket gives all rows of a state as they are read. An error goes
+by the name of its class. Every call carries the token as `authorization: Bearer …`.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from weir.jobmanager import queries
+from weir.jobmanager.queries import Answer, Facts, KeyRange, Level, QueryError, StateView, Terms
+
+TICKET: Final = b"weir-state:"
+AUTHORIZATION: Final = "authorization"
+_ERRORS: Final = {
+    kind.__name__: kind
+    for kind in vars(queries).values()
+    if isinstance(kind, type) and issubclass(kind, QueryError)
+}
+
+
+class QueryRequest(msgspec.Struct, frozen=True):
+    """Some keys of a state, or a range of them, or all.
+
+    `keys` are encoded by `key_type`, which has to be the type of the state's keys.
+    """
+
+    job: str
+    state: str
+    keys: list[bytes] | None = None
+    key_type: Any = None
+    namespace: Any = None
+    prefix: str | None = None
+    low: Any = None
+    high: Any = None
+    level: Level = "live"
+    max_age_ms: int | None = None
+    limit: int | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """What is asked of the answer."""
+        return Terms(self.level, self.max_age_ms, self.limit)
+
+    @property
+    def range(self) -> KeyRange:
+        """Which keys of a scan are wanted."""
+        return KeyRange(self.prefix, self.low, self.high)
+
+
+class QueryAnswer(msgspec.Struct, frozen=True):
+    """The facts of an answer, its rows as Arrow's IPC stream, and the columns with pickles."""
+
+    facts: Facts
+    rows: bytes
+    opaque: list[str]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_request = msgspec.msgpack.Decoder(QueryRequest).decode
+_decode_answer = msgspec.msgpack.Decoder(QueryAnswer).decode
+_decode_views = msgspec.msgpack.Decoder(list[StateView]).decode
+
+
+def encode_request(request: QueryRequest) -> bytes:
+    """Return a request as bytes."""
+    return _encode(request)
+
+
+def decode_request(data: bytes) -> QueryRequest:
+    """Return a request.
+
+    Raises:
+        QueryError: the bytes are none.
+    """
+    try:
+        return _decode_request(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{len(data)} bytes are no query: {error}"
+        raise QueryError(msg) from error
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """Return an answer as bytes."""
+    out = io.BytesIO()
+    with pa.ipc.new_stream(out, answer.table.schema) as writer:
+        writer.write_table(answer.table)
+    return _encode(QueryAnswer(answer.facts, out.getvalue(), sorted(answer.opaque)))
+
+
+def decode_answer(data: bytes) -> Answer:
+    """Return an answer.
+
+    Raises:
+        QueryError: the bytes are none.
+    """
+    try:
+        found = _decode_answer(data)
+        with pa.ipc.open_stream(found.rows) as reader:
+            return Answer(found.facts, reader.read_all(), frozenset(found.opaque))
+    except (msgspec.MsgspecError, pa.ArrowException) as error:
+        msg = f"what answers is no server of queries: {error}"
+        raise QueryError(msg) from error
+
+
+def encode_views(views: list[StateView]) -> bytes:
+    """Return descriptions of states as bytes."""
+    return _encode(views)
+
+
+def decode_views(data: bytes) -> list[StateView]:
+    """Return descriptions of states."""
+    return _decode_views(data)
+
+
+def error_text(error: QueryError) -> str:
+    """Return an error as a message from which the client makes it again."""
+    return f"{type(error).__name__}: {error}"
+
+
+def error_of(text: str) -> QueryError:
+    """Return the error that a server told."""
+    name, colon, rest = text.partition(": ")
+    kind = _ERRORS.get(name)
+    return QueryError(text) if kind is None or not colon else kind(rest)

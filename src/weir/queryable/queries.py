@@ -1,0 +1,329 @@
+"""Answers queries about the state of one job; see `weir.jobmanager.queries.JobQueries`.
+
+Nothing of a caller is unpickled, and nothing that was pickled is loaded for one: keys of no
+declared type are plain data, and values of none are shown as bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from weir.checkpoint.metadata import CheckpointMetadata
+from weir.codec.plain import loads_plain
+from weir.errors import CorruptStateError, UsageError
+from weir.jobmanager.queries import (
+    Answer,
+    Facts,
+    KeyRange,
+    QueryError,
+    QueryLimitError,
+    StateTooOldError,
+    StateUnavailableError,
+    StateView,
+    Terms,
+)
+from weir.jobmanager.supervisor import Supervisor
+from weir.keys import one_nan_many
+from weir.offline.keys import key_from_json, key_from_text
+from weir.offline.tables import KEY, NAMESPACE, WINDOW
+from weir.queryable.catalog import Catalog, KnownState
+from weir.queryable.committed import CommittedReader
+from weir.queryable.live import LiveReader
+from weir.queryable.settings import QueryLimits
+
+_STATES_PATIENCE_MS: Final = 2_000
+_FEW_ROWS: Final = 10_000
+
+
+class StateQueries:
+    """The queries of one job; thread-safe."""
+
+    def __init__(
+        self,
+        job: Supervisor,
+        limits: QueryLimits | None = None,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        """Ask a job; `pause` is what is done before it is asked again."""
+        self.limits = limits or QueryLimits()
+        self._job = job
+        wait = pause or threading.Event().wait
+        self._live = LiveReader(job.network, lambda: job.plan, self.limits, wait)
+        self._committed = CommittedReader(job)
+        self.catalog = Catalog(
+            lambda: job.plan,
+            lambda: job.network.states(_STATES_PATIENCE_MS),
+            everything=self.limits.states == "all",
+        )
+
+    def states(self) -> list[StateView]:
+        """Return the states that can be queried."""
+        self._refuse_ended()
+        with self.limits.admitted():
+            return [state.view() for state in self.catalog.states()]
+
+    def key(self, state: str, value: Any, *, text: bool = False) -> Any:
+        """Return the key that a JSON value stands for, or a text that a person typed."""
+        layout = self.catalog.find(state).layout
+        try:
+            return key_from_text(value, layout.key) if text else key_from_json(value, layout.key)
+        except UsageError as error:
+            raise QueryError(str(error)) from error
+
+    def encoded_key(self, state: str, data: bytes, key_type: Any) -> Any:
+        """Return the key that a client has encoded by the type that it takes keys for.
+
+        Raises:
+            QueryError: keys are of another type, or these bytes are none.
+        """
+        key = self.catalog.find(state).layout.key
+        expected = key.type_info.to_json()
+        if key_type != expected:
+            msg = f"keys of state {state!r} are {expected!r}, and the query has {key_type!r}"
+            raise QueryError(msg)
+        try:
+            return key.codec.decode(data)
+        except (UsageError, CorruptStateError, ValueError, TypeError) as error:
+            msg = f"{len(data)} bytes are no key of {key.type_info!r}: {error}"
+            raise QueryError(msg) from error
+
+    def get(self, state: str, keys: Sequence[Any], terms: Terms, namespace: Any = None) -> Answer:
+        """Return the rows of some keys."""
+        self._refuse_ended()
+        with self.limits.admitted():
+            known = self.catalog.find(state)
+            wanted = self._by_group(known, keys)
+            if terms.level == "live":
+                encode = known.layout.key.codec.encode
+                encoded = {g: [encode(key) for key in own] for g, own in wanted.items()}
+                batches, epoch = self._live.keys(known, encoded)
+                facts = self._live_facts(epoch)
+            else:
+                batches, metadata = self._committed.keys(known, wanted)
+                facts = self._committed_facts(metadata)
+            self._refuse_old(facts, terms)
+            table = pa.Table.from_batches(batches, known.layout.schema)
+            if namespace is not None:
+                table = _in_namespace(table, namespace)
+            table = table if terms.limit is None else table.slice(0, terms.limit)
+            self.limits.refuse_larger(table.nbytes, f"the answer from state {state!r}")
+            return Answer(facts, table, known.opaque)
+
+    def scan(self, state: str, wanted: KeyRange, terms: Terms) -> Answer:
+        """Return the rows of keys in a range, in the order of keys, up to the limit."""
+        self._refuse_ended()
+        with self.limits.admitted():
+            known = self.catalog.find(state)
+            inside = _key_filter(known, wanted)
+            facts, batches = self._all(known, terms)
+            deadline = self._job.clock.monotonic_ms() + self.limits.timeout_ms
+            found = _Found(known, terms.limit)
+            newest: int | None = None
+            for batch, epoch in batches:
+                newest = epoch if newest is None else max(newest, epoch)
+                if batch is not None:
+                    found.add(batch if inside is None else batch.filter(inside(batch.column(KEY))))
+                    self.limits.refuse_larger(found.nbytes, f"the answer from state {state!r}")
+                if self._job.clock.monotonic_ms() > deadline:
+                    msg = f"the scan took more than {self.limits.timeout_ms} ms and was given up"
+                    raise QueryLimitError(msg)
+            if terms.level == "live":
+                facts = self._live_facts(newest)
+            return Answer(facts, found.first(), known.opaque)
+
+    def stream(self, state: str, terms: Terms) -> tuple[Any, Iterator[Any]]:
+        """Return the schema and all rows of a state, in batches."""
+        self._refuse_ended()
+        known = self.catalog.find(state)
+        return known.layout.schema, self._streamed(known, terms)
+
+    def _streamed(self, known: KnownState, terms: Terms) -> Iterator[Any]:
+        with self.limits.admitted():
+            left = terms.limit
+            for batch, _ in self._all(known, terms)[1]:
+                if batch is None:
+                    continue
+                if left is not None:
+                    if left <= 0:
+                        return
+                    batch = batch.slice(0, left)
+                    left -= batch.num_rows
+                yield batch
+
+    def table(self, known: KnownState, terms: Terms, keys: Sequence[Any] | None = None) -> Answer:
+        """Return all rows of a state, or those of some keys, as far as limits allow."""
+        if keys is not None:
+            return self.get(known.name, keys, terms)
+        return self.scan(known.name, KeyRange(), terms)
+
+    def rows(self, answer: Answer) -> list[dict[str, Any]]:
+        """Return the rows of an answer as JSON values; pickles are shown as their sizes."""
+        return [
+            {
+                name: _plain_key(cell)
+                if name == KEY and name in answer.opaque
+                else _as_json(cell, name in answer.opaque)
+                for name, cell in row.items()
+            }
+            for row in answer.table.to_pylist()
+        ]
+
+    def _all(self, known: KnownState, terms: Terms) -> tuple[Facts, Iterator[tuple[Any, int]]]:
+        """Return all rows in batches, with the epoch of each; None stands for no rows."""
+        if terms.level == "live":
+            found = self._live.groups(known)
+            every = ((b, e or 0) for part, e in found for b in (part or (None,)))
+            return self._live_facts(None), every
+        batches, metadata = self._committed.batches(known)
+        facts = self._committed_facts(metadata)
+        self._refuse_old(facts, terms)
+        return facts, ((batch, metadata.epoch) for batch in batches)
+
+    def _refuse_ended(self) -> None:
+        if self._job.ended.done():
+            msg = f"job {self._job.spec.job_id} has ended: read its savepoint or checkpoint instead"
+            raise StateUnavailableError(msg)
+
+    def _by_group(self, known: KnownState, keys: Sequence[Any]) -> dict[int, list[Any]]:
+        wanted: dict[int, list[Any]] = {}
+        try:
+            for key in one_nan_many(list(keys)):
+                wanted.setdefault(known.group_of(key), []).append(key)
+        except (UsageError, TypeError) as error:
+            raise QueryError(str(error)) from error
+        return {group: list(dict.fromkeys(own)) for group, own in wanted.items()}
+
+    def _live_facts(self, epoch: int | None) -> Facts:
+        completed = [ref.checkpoint_id for ref in self._job.checkpoints.coordinator.completed]
+        attempt = max(self._job.network.registry.attempt, 0)
+        return Facts("live", attempt, max(completed, default=None), epoch, age_ms=0)
+
+    def _committed_facts(self, metadata: CheckpointMetadata) -> Facts:
+        age = max(0, self._job.clock.now_ms() - metadata.timestamp_ms)
+        attempt = max(self._job.network.registry.attempt, 0)
+        return Facts("committed", attempt, metadata.checkpoint_id, metadata.epoch, age_ms=age)
+
+    @staticmethod
+    def _refuse_old(facts: Facts, terms: Terms) -> None:
+        if terms.max_age_ms is not None and facts.age_ms > terms.max_age_ms:
+            msg = (
+                f"checkpoint {facts.checkpoint_id} is {facts.age_ms} ms old, and at most "
+                f"{terms.max_age_ms} ms are wanted: ask for live state, or take checkpoints more "
+                "often (execution.checkpointing.interval)"
+            )
+            raise StateTooOldError(msg)
+
+
+def _in_namespace(table: Any, namespace: Any) -> Any:
+    """Return the rows of one namespace; a window is its start and end."""
+    names = table.schema.names
+    if WINDOW[0] in names:
+        if not isinstance(namespace, (list, tuple)) or len(namespace) != len(WINDOW):
+            msg = f"the namespace {namespace!r} is no window: expected its start and end"
+            raise QueryError(msg)
+        for name, moment in zip(WINDOW, namespace, strict=True):
+            table = table.filter(pc.equal(table[name], _scalar(moment, table[name].type)))
+        return table
+    if NAMESPACE not in names:
+        msg = f"the state has no namespaces, and {namespace!r} was asked for"
+        raise QueryError(msg)
+    return table.filter(pc.equal(table[NAMESPACE], _scalar(namespace, table[NAMESPACE].type)))
+
+
+def _scalar(value: Any, arrow: Any) -> Any:
+    try:
+        return pa.scalar(value, arrow)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        msg = f"{value!r} is no {arrow}: {error}"
+        raise QueryError(msg) from error
+
+
+def _is_ordered(known: KnownState) -> bool:
+    """Tell whether keys have the order of the column that shows them."""
+    key = known.layout.key
+    return bool(key.shown == key.type_info and not pa.types.is_nested(key.arrow))
+
+
+def _key_filter(known: KnownState, wanted: KeyRange) -> Callable[[Any], Any] | None:
+    """Return what tells by the column of keys which rows are wanted; None for all."""
+    if wanted == KeyRange():
+        return None
+    arrow = known.layout.key.arrow
+    if wanted.prefix is not None and not pa.types.is_string(arrow):
+        msg = f"keys of state {known.name!r} are {arrow}, and only texts have a prefix"
+        raise QueryError(msg)
+    if (wanted.low is not None or wanted.high is not None) and not _is_ordered(known):
+        msg = f"keys of state {known.name!r} are {known.layout.key.type_info!r}, without an order"
+        raise QueryError(msg)
+    low = None if wanted.low is None else _scalar(wanted.low, arrow)
+    high = None if wanted.high is None else _scalar(wanted.high, arrow)
+
+    def inside(keys: Any) -> Any:
+        found = pc.is_valid(keys)
+        if wanted.prefix is not None:
+            found = pc.and_(found, pc.starts_with(keys, wanted.prefix))
+        if low is not None:
+            found = pc.and_(found, pc.greater_equal(keys, low))
+        if high is not None:
+            found = pc.and_(found, pc.less(keys, high))
+        return found
+
+    return inside
+
+
+class _Found:
+    """Rows of a scan; of those beyond the limit few are kept at any time."""
+
+    def __init__(self, known: KnownState, limit: int | None) -> None:
+        self._ordered = _is_ordered(known)
+        self._limit = limit
+        self._tables = [known.layout.schema.empty_table()]
+        self._rows = 0
+        self.nbytes = 0
+
+    def add(self, batch: Any) -> None:
+        """Take some rows."""
+        self._tables.append(pa.Table.from_batches([batch]))
+        self._rows += batch.num_rows
+        self.nbytes += batch.nbytes
+        if self._limit is not None and self._rows > 2 * self._limit + _FEW_ROWS:
+            self._tables = [self.first()]
+            self._rows, self.nbytes = self._tables[0].num_rows, self._tables[0].nbytes
+
+    def first(self) -> Any:
+        """Return the first rows by key; without an order of keys those that were found first."""
+        table = pa.concat_tables(self._tables)
+        if self._ordered and table.num_rows > 1:
+            table = table.sort_by([(KEY, "ascending")])
+        return table if self._limit is None else table.slice(0, self._limit)
+
+
+def _plain_key(data: Any) -> Any:
+    """Return a key of no declared type where it is plain data, which whoever asks knows anyway."""
+    try:
+        key = loads_plain(data) if isinstance(data, bytes) else data
+    except (UsageError, CorruptStateError):
+        return _as_json(data, True)
+    return _as_json(key, False) if isinstance(key, (str, int, float, tuple)) else repr(key)
+
+
+def _as_json(value: Any, opaque: bool) -> Any:
+    if isinstance(value, bytes):
+        return {"opaque_bytes": len(value)} if opaque else base64.b64encode(value).decode("ascii")
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(name): _as_json(part, opaque) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(part, opaque) for part in value]
+    return value

@@ -1,0 +1,230 @@
+"""Looks at the keyed state of a slot, for whoever asks while the job runs.
+
+It happens between two records, so an answer is never torn; and what is found is encoded at once, in
+the format of snapshots, so that nobody outside holds an object of the program. Looking changes
+nothing, and shows nothing that is expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from weir.backend.base import Keep
+from weir.backend.groups import kept
+from weir.backend.peek import Peekable, SeenState
+from weir.codec.portable import portable
+from weir.errors import UsageError, WeirError
+from weir.keys import one_nan_many
+from weir.runtime.stateful import StatefulOperator
+from weir.runtime.subtask import Subtask
+from weir.runtime.window_contents import CONTENTS
+from weir.state.ttl.rules import Expiry
+
+_PART_ENTRIES: Final = 1 << 14
+
+
+class StateLookup(msgspec.Struct, frozen=True):
+    """Some keys of a key group, encoded by the type of keys, or all of them."""
+
+    operator: str
+    state: str
+    group: int
+    keys: list[bytes] | None = None
+
+
+class LookupCall(msgspec.Struct, frozen=True):
+    """What is asked of one slot; whatever has more than so many bytes is refused."""
+
+    attempt: int
+    lookups: list[StateLookup]
+    patience_ms: int
+    bytes_max: int
+
+
+class FoundEntries(msgspec.Struct, frozen=True):
+    """The entries of one look-up in the format of snapshots, or why there is no answer."""
+
+    parts: list[bytes] = []
+    refused: str = ""
+
+
+class LookupAnswer(msgspec.Struct, frozen=True):
+    """What a slot found while it handled an epoch, or after it."""
+
+    epoch: int
+    found: list[FoundEntries]
+
+
+class SlotState(msgspec.Struct, frozen=True):
+    """A keyed state of a slot; `ttl_ms` is there when entries expire."""
+
+    operator: str
+    name: str
+    queryable_name: str | None
+    kind: str
+    types: dict[str, Any]
+    windowed: bool
+    ttl_ms: int | None = None
+    event_time: bool = False
+
+
+class SlotStates(msgspec.Struct, frozen=True):
+    """The keyed states that the operators of a slot have asked for; `blind` cannot be looked at."""
+
+    states: list[SlotState]
+    blind: list[str] = []
+
+
+# Built at import, as those of weir.slot.messages are.
+_encode = msgspec.msgpack.Encoder().encode
+_decode_call = msgspec.msgpack.Decoder(LookupCall).decode
+_decode_answer = msgspec.msgpack.Decoder(LookupAnswer).decode
+
+
+def encode_lookup(call: LookupCall) -> bytes:
+    """Return a call as bytes."""
+    return _encode(call)
+
+
+def decode_lookup(data: bytes) -> LookupCall:
+    """Return the call that some bytes are.
+
+    Raises:
+        WeirError: they are none.
+    """
+    try:
+        return _decode_call(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        msg = f"{len(data)} bytes are no look-up: {error}"
+        raise WeirError(msg) from error
+
+
+def encode_answer(answer: LookupAnswer) -> bytes:
+    """Return an answer as bytes."""
+    return _encode(answer)
+
+
+def decode_answer(data: bytes) -> LookupAnswer:
+    """Return the answer that some bytes are."""
+    return _decode_answer(data)
+
+
+def states_of(subtask: Subtask) -> SlotStates:
+    """Return the keyed states of a slot; called between two records."""
+    found: list[SlotState] = []
+    blind: list[str] = []
+    for op in subtask.operators.values():
+        if not isinstance(op, StatefulOperator) or op.backend is None:
+            continue
+        if not isinstance(op.backend, Peekable):
+            blind.append(op.node.id)
+            continue
+        names = subtask.facts.queryable.of(op.node.id)
+        seen = op.backend.seen_states()
+        windowed = _is_windowed(seen)
+        found += [_described(op.node.id, state, names, windowed=windowed) for state in seen]
+    return SlotStates(found, blind)
+
+
+def _is_windowed(seen: Iterable[SeenState]) -> bool:
+    return any(state.name == CONTENTS for state in seen)
+
+
+def _described(
+    operator: str, state: SeenState, names: dict[str, str], *, windowed: bool
+) -> SlotState:
+    ttl_ms, event_time = None, False
+    if isinstance(state.cleanup, Expiry):
+        ttl_ms, event_time = state.cleanup.rules.ttl_ms, state.cleanup.rules.event_time
+    return SlotState(
+        operator,
+        state.name,
+        names.get(state.name),
+        state.kind.name,
+        types=state.format.describe(),
+        windowed=windowed,
+        ttl_ms=ttl_ms,
+        event_time=event_time,
+    )
+
+
+class Looking:
+    """Answers look-ups; `decoders` of keys stay from one to the next."""
+
+    def __init__(self, subtask: Subtask) -> None:
+        # Found out once: to ask whether something is Peekable takes longer than a look.
+        self._backends: dict[str, Peekable] = {}
+        for op in subtask.operators.values():
+            backend: Any = op.backend if isinstance(op, StatefulOperator) else None
+            if isinstance(backend, Peekable):
+                self._backends[op.node.id] = backend
+        self._known: dict[tuple[str, str], tuple[SeenState, Callable[[bytes], Any], bool]] = {}
+
+    def answer(self, call: LookupCall, epoch: int) -> LookupAnswer:
+        """Look everything up, between two records: all of it as of the same moment."""
+        return LookupAnswer(epoch, [self._found(lookup, call) for lookup in call.lookups])
+
+    def _found(self, lookup: StateLookup, call: LookupCall) -> FoundEntries:
+        """Answer one of several look-ups, whose callers know nothing of each other."""
+        try:
+            return FoundEntries(self._look(lookup, call.bytes_max))
+        except WeirError as error:
+            return FoundEntries(refused=str(error))
+
+    def _look(self, lookup: StateLookup, bytes_max: int) -> list[bytes]:
+        backend = self._backends.get(lookup.operator)
+        if backend is None or lookup.group not in backend.key_groups:
+            msg = f"key group {lookup.group} of operator {lookup.operator!r} is not in this slot"
+            raise UsageError(msg)
+        known = self._state(backend, lookup)
+        if known is None:
+            return []  # no record has led to this state here yet
+        state, decode, spaced = known
+        if lookup.keys is None:
+            entries = backend.peek_group(state.name, lookup.group)
+        else:
+            keys = one_nan_many([decode(key) for key in lookup.keys])
+            entries = backend.peek(state.name, lookup.group, keys, spaced=spaced)
+        return list(_encoded(state, entries, bytes_max))
+
+    def _state(
+        self, backend: Peekable, lookup: StateLookup
+    ) -> tuple[SeenState, Callable[[bytes], Any], bool] | None:
+        at = (lookup.operator, lookup.state)
+        found = self._known.get(at)
+        if found is None:
+            seen = backend.seen_states()
+            state = next((s for s in seen if s.name == lookup.state), None)
+            if state is None:
+                return None
+            # Of an undeclared key plain data alone is loaded, whoever asks.
+            codec = portable(state.format.key.type_info).codec
+            found = self._known[at] = (state, codec.decode, _is_windowed(seen))
+        return found
+
+
+def _encoded(
+    state: SeenState, entries: Iterable[tuple[Any, Any]], bytes_max: int
+) -> Iterator[bytes]:
+    """Encode what is not expired, some entries at a time."""
+    keep: Keep | None = None if state.cleanup is None else state.cleanup.keep()
+    shape, rest, size = state.kind.shape, iter(entries), 0
+    while part := list(islice(rest, _PART_ENTRIES)):
+        if keep is not None:
+            left = [(address, kept(shape, stored, keep)) for address, stored in part]
+            part = [entry for entry in left if entry[1] is not None]
+        if not part:
+            continue
+        data = state.format.encode([a for a, _ in part], [s for _, s in part])
+        size += len(data)
+        if size > bytes_max:
+            msg = (
+                f"the entries of state {state.name!r} have more than {bytes_max} bytes: ask for "
+                "fewer keys, or raise weir.queryable-state.max-answer-size"
+            )
+            raise UsageError(msg)
+        yield data

@@ -1,0 +1,157 @@
+"""State over REST and on the command line, of a real job in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli import jobs
+from tests.harness.querying import KEYS, expected, job_of, queries_of
+from tests.unit.rest.client import Client
+
+from weir.rest import RestServer
+from weir.testing.harness import JobHarness
+from weir.testing.manual_job import ManualJob, serve
+
+STATE_TOKEN = "state-only"
+
+
+def invoke(*arguments: str, code: int = 0) -> Any:
+    result = jobs.invoke(*arguments)
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def job() -> JobHarness:
+    made = job_of(60)
+    made.run_epoch(take=50, checkpoint=True)
+    made.run_epoch(take=5)
+    return made
+
+
+@pytest.fixture
+def manual(job: JobHarness) -> ManualJob:
+    made = ManualJob("counting", job_id=str(job.job_id))
+    made.queries = queries_of(job)
+    return made
+
+
+@pytest.fixture
+def server(manual: ManualJob, tmp_path: Path) -> Iterator[RestServer]:
+    with serve(manual, tmp_path) as made:
+        made.state_token = STATE_TOKEN
+        yield made
+
+
+@pytest.fixture
+def client(server: RestServer) -> Client:
+    return Client(server.url, STATE_TOKEN)
+
+
+@pytest.fixture
+def path(job: JobHarness) -> str:
+    return f"/jobs/{job.job_id}/state"
+
+
+def test_states_are_listed(client: Client, path: str) -> None:
+    states = {state["name"]: state for state in client.json(path)["states"]}
+    assert states["q-parity"]["kind"] == "MapState"
+    assert states["q-parity"]["columns"] == ["key_group", "key", "map_key", "value"]
+
+
+def test_a_key_is_asked_for_in_the_query(client: Client, path: str) -> None:
+    live = client.json(f"{path}/q-total?key=3")
+    assert [row["value"] for row in live["rows"]] == [expected(range(1, 56), 3)["total"]]
+    assert (live["level"], live["checkpoint-id"], live["age-ms"]) == ("live", 1, 0)
+    old = client.json(f"{path}/q-total?key=3&level=committed")
+    assert [row["value"] for row in old["rows"]] == [expected(range(1, 51), 3)["total"]]
+    assert client.json(f"{path}/q-total?key=99")["rows"] == []
+
+
+def test_many_keys_and_ranges_are_asked_for(client: Client, path: str) -> None:
+    body = {"keys": [1, 2], "level": "committed"}
+    found = client.request("POST", f"{path}/everything.total", body).json
+    assert sorted(row["key"] for row in found["rows"]) == [1, 2]
+    ranged = client.json(f"{path}/q-total?low=2&limit=2")
+    assert [row["key"] for row in ranged["rows"]] == [2, 3]
+    typed = client.request("POST", f"{path}/q-total", {"key-texts": ["4"]}).json
+    assert [row["key"] for row in typed["rows"]] == [4]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "says"),
+    [
+        ("nothing?key=1", 404, "UnknownKvStateLocation"),
+        ("q-total?key=x", 400, "is no key of"),
+        ("q-total?key=1&level=x", 400, "level is 'x'"),
+        ("q-total?limit=x", 400, "limit is 'x'"),
+        ("q-total?prefix=x", 400, "only texts have a prefix"),
+        ("..%2F..%2Fetc", 404, "UnknownKvStateLocation"),
+    ],
+)
+def test_what_cannot_be_answered_is_told(
+    client: Client, path: str, query: str, status: int, says: str
+) -> None:
+    answer = client.get(f"{path}/{query}")
+    assert answer.status == status
+    assert says in answer.errors[0]
+
+
+def test_the_token_of_state_is_good_for_state_alone(
+    server: RestServer, manual: ManualJob, path: str
+) -> None:
+    reader, owner = Client(server.url, STATE_TOKEN), Client(server.url, server.token)
+    assert reader.get(path).status == owner.get(path).status == 200
+    for forbidden in ("/jobs", f"/jobs/{manual.job_id}", "/config"):
+        assert reader.get(forbidden).status == 403
+        assert owner.get(forbidden).status == 200
+    assert reader.request("PATCH", f"/jobs/{manual.job_id}?mode=cancel").status == 403
+    assert manual.calls == []
+    assert Client(server.url, "wrong").get(path).status == 401
+
+
+def test_state_needs_a_token_where_jobs_need_none(
+    manual: ManualJob, tmp_path: Path, path: str
+) -> None:
+    with serve(manual, tmp_path, token="none") as server:
+        server.state_token = STATE_TOKEN
+        assert Client(server.url, None).get("/jobs").status == 200
+        assert Client(server.url, None).get(path).status == 401
+        assert Client(server.url, STATE_TOKEN).get(path).status == 200
+
+
+def test_state_is_not_shown_unless_switched_on(
+    server: RestServer, manual: ManualJob, client: Client, path: str
+) -> None:
+    manual.queries = None
+    answer = client.get(path)
+    assert answer.status == 403
+    assert "queryable-state.enable" in answer.errors[0]
+
+
+def test_the_command_prints_states_keys_and_ranges(server: RestServer, manual: ManualJob) -> None:
+    listed = invoke("state", "get", manual.job_id)
+    assert "q-total" in listed.stdout
+    one = invoke("state", "get", "counting", "q-total", "3")
+    total = expected(range(1, 56), 3)["total"]
+    assert one.stdout.splitlines()[1].split()[1:] == ["3", str(total)]
+    assert "1 row, live, epoch" in one.stdout
+    found = json.loads(
+        invoke("state", "get", manual.job_id, "q-total", "1", "2", "--committed", "--json").stdout
+    )
+    assert (found["level"], len(found["rows"])) == ("committed", 2)
+    every = json.loads(invoke("state", "get", manual.job_id, "q-total", "--json").stdout)
+    assert [row["key"] for row in every["rows"]] == list(range(KEYS))
+
+
+def test_the_command_says_what_is_wrong(server: RestServer, manual: ManualJob) -> None:
+    unknown = invoke("state", "get", manual.job_id, "nothing", "1", code=2)
+    assert "UnknownKvStateLocation" in unknown.stderr
+    both = invoke("state", "get", manual.job_id, "q-total", "1", "--prefix", "a", code=2)
+    assert "do not go together" in both.stderr
+    old = invoke("state", "get", "counting", "q-total", "1", "--committed", "--max-age", "0")
+    assert "of checkpoint 1" in old.stdout

@@ -7,14 +7,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
+from tests.harness.programs import environment
 from tests.harness.state_programs import STATES, every_kind, released, restore_point, run_job
 
 from weir.checkpoint.paths import METADATA_NAME
 from weir.common.typeinfo import Types
+from weir.connector.file_sink import FileSink
 from weir.errors import IncompatibleStateError, StorageError, UsageError, WeirError
 from weir.offline import read_snapshot
 from weir.offline.contents import SnapshotContents
-from weir.offline.edit_parts import RowsInMemory
+from weir.offline.edit_parts import GivenRows
 from weir.offline.editing import SavepointEdit
 from weir.offline.writing import state_kind
 from weir.storage.local import LocalStorage
@@ -47,7 +49,7 @@ def rewritten(place, target, states=STATES, unpickle=False):
     contents = SnapshotContents(contents.snapshot, unpickle, as_text=False)
     for name in states:
         table = contents.keyed_state("kinds", name)
-        edit.with_keyed_state("kinds", name, None, RowsInMemory(list(table.batches())))
+        edit.with_keyed_state("kinds", name, None, GivenRows(list(table.batches())))
     elements = list(contents.operator_state("kinds", "buffer").elements())
     edit.with_operator_state("kinds", "buffer", "SPLIT", (Types.LONG(), None), elements)
     return edit.write(str(target))
@@ -78,6 +80,7 @@ def test_what_is_read_and_written_again_is_the_same_job(
     assert expected, "something was left to do"
 
 
+@pytest.mark.slow
 def test_files_of_a_database_are_written_again_in_the_common_format(tmp_path):
     place = checkpoint_of(tmp_path, "rocksdb-incremental")
     expected = outcome(place, tmp_path)
@@ -95,7 +98,7 @@ def test_a_wrong_value_is_fixed_and_the_rest_stays(tmp_path):
     values = [1000 if k == 3 else v.as_py() for k, v in zip(keys, table["value"], strict=True)]
     fixed = pa.table({"key": keys, "value": values})
     edit = SavepointEdit.of(contents)
-    edit.with_keyed_state("kinds", "total", None, RowsInMemory(fixed.to_batches()))
+    edit.with_keyed_state("kinds", "total", None, GivenRows(fixed.to_batches()))
     copy = edit.write(str(tmp_path / "savepoint-fixed"))
     before, after = (outcome(found, tmp_path) for found in (place, copy))
     differing = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
@@ -106,7 +109,7 @@ def test_a_wrong_value_is_fixed_and_the_rest_stays(tmp_path):
 def test_a_state_is_renamed_an_operator_gets_another_uid_and_one_is_removed(tmp_path):
     place = checkpoint_of(tmp_path)
     contents = read_snapshot(str(place))
-    rows = RowsInMemory(list(contents.keyed_state("kinds", "total").batches()))
+    rows = GivenRows(list(contents.keyed_state("kinds", "total").batches()))
     edit = SavepointEdit.of(contents)
     edit.with_keyed_state("kinds", "sum", edit.kinds("kinds")["total"], rows)
     edit.remove_state("kinds", "total").change_operator_identifier("kinds", "renamed")
@@ -131,7 +134,7 @@ def test_a_job_that_is_bootstrapped_from_history_equals_the_one_that_saw_everyth
     edit = SavepointEdit.new(clock=ManualClock())
     edit.with_operator("kinds", parallelism=3, max_parallelism=128)
     kind = state_kind("VALUE", key=Types.LONG(), value=Types.LONG())
-    edit.with_keyed_state("kinds", "total", kind, RowsInMemory(history.to_batches()))
+    edit.with_keyed_state("kinds", "total", kind, GivenRows(history.to_batches()))
     place = edit.write(str(tmp_path / "savepoint-history"))
     harness = run_job(every_kind(), tmp_path, 2, restore_point(tmp_path, place))
     harness.run()
@@ -161,7 +164,7 @@ BAD = [
 @pytest.mark.parametrize(("columns", "kind", "message"), BAD, ids=[b[2] for b in BAD])
 def test_rows_that_do_not_fit_are_refused_and_nothing_is_left(columns, kind, message, tmp_path):
     edit = SavepointEdit.new().with_operator("kinds", parallelism=2, max_parallelism=8)
-    rows = RowsInMemory(pa.table(columns).to_batches())
+    rows = GivenRows(pa.table(columns).to_batches())
     edit.with_keyed_state("kinds", "total", kind, rows)
     with pytest.raises(UsageError, match=message):
         edit.write(str(tmp_path / "savepoint-bad"))
@@ -193,7 +196,7 @@ def test_a_crash_while_writing_leaves_no_savepoint(tmp_path, monkeypatch):
 def test_what_cannot_be_asked_for_is_refused_by_name(tmp_path):
     place = checkpoint_of(tmp_path)
     edit = SavepointEdit.of(read_snapshot(str(place)))
-    rows = RowsInMemory([])
+    rows = GivenRows([])
     with pytest.raises(UsageError, match="no operator 'x'"):
         edit.with_keyed_state("x", "total", None, rows)
     with pytest.raises(UsageError, match="is new"):
@@ -223,13 +226,14 @@ def test_a_source_goes_on_at_another_place(tmp_path):
 
 def test_the_type_of_a_key_still_has_to_fit_the_program(tmp_path):
     edit = SavepointEdit.new().with_operator("kinds", parallelism=2, max_parallelism=128)
-    rows = RowsInMemory(pa.table({"key": ["a"], "value": [1]}).to_batches())
+    rows = GivenRows(pa.table({"key": ["a"], "value": [1]}).to_batches())
     kind = state_kind("VALUE", key=Types.STRING(), value=Types.LONG())
     place = edit.with_keyed_state("kinds", "total", kind, rows).write(str(tmp_path / "sp"))
     with pytest.raises(IncompatibleStateError, match="key types cannot change"):
         outcome(place, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hashmap-changelog", "rocksdb-incremental"])
 def test_the_max_parallelism_is_changed_which_a_restore_refuses(kind, tmp_path):
     place = checkpoint_of(tmp_path, kind)
@@ -242,3 +246,55 @@ def test_the_max_parallelism_is_changed_which_a_restore_refuses(kind, tmp_path):
     assert {op.max_parallelism for op in read_snapshot(copy).snapshot.metadata.operators} >= {200}
     with pytest.raises(UsageError, match="expected 2, its parallelism"):
         edit.with_max_parallelism("kinds", 1)
+
+
+# ---- transactions of sinks -----------------------------------------------------------------------
+
+
+def numbers_to_files(folder):
+    env = environment()
+    stream = env.from_sequence(1, 20).uid("numbers").key_by(lambda n: n % 7, Types.LONG())
+    stream.map(str, Types.STRING()).uid("text").sink_to(FileSink.text(str(folder))).uid("files")
+    return env
+
+
+def lines_of(folder):
+    parts = [p for p in folder.rglob("*") if p.is_file() and not p.name.startswith((".", "_"))]
+    return sorted(int(line) for part in parts for line in part.read_text().split())
+
+
+@pytest.mark.parametrize("unpickle", [False, True])
+def test_transactions_of_a_sink_are_kept_or_dropped(tmp_path, unpickle):
+    job = run_job(numbers_to_files(tmp_path / "out"), tmp_path, 2)
+    asked = job.runner.savepoint(f"file://{tmp_path}/taken/savepoint-1")
+    job.run_epoch(take=8)
+    place = f"{tmp_path}/taken/savepoint-1"
+    assert asked.result(0)
+    job.end_slots()
+    assert lines_of(tmp_path / "out") == [], "a savepoint commits nothing"
+    contents = read_snapshot(str(place), unpickle=unpickle)
+    shown = [row[1:] for row in contents.transactions("files").rows]
+    assert len(shown) >= 2
+    first = shown[0]
+    edit = SavepointEdit.of(contents).filter_transactions("files", lambda n, t: (n, t) != first)
+    left = edit.write(str(tmp_path / "savepoint-left"))
+    found = read_snapshot(left)
+    assert sorted(row[1:] for row in found.transactions("files").rows) == sorted(shown[1:])
+    assert contents.transactions("files").rows, "the source is only read"
+    successor = run_job(
+        numbers_to_files(tmp_path / "out"), tmp_path, 2, restore_point(tmp_path, left)
+    )
+    successor.run()
+    lines = lines_of(tmp_path / "out")
+    assert set(range(9, 21)) <= set(lines) < set(range(1, 21))
+    assert len(lines) == len(set(lines))
+
+
+def test_what_is_no_sink_has_no_transactions(tmp_path):
+    place = checkpoint_of(tmp_path)
+    edit = SavepointEdit.of(read_snapshot(str(place)))
+    with pytest.raises(UsageError, match=r"has no state '_sink.committables'"):
+        edit.filter_transactions("kinds", lambda number, transaction: True)
+    new = SavepointEdit.new().with_operator("new", parallelism=1, max_parallelism=4)
+    with pytest.raises(UsageError, match="is new"):
+        new.filter_transactions("new", lambda number, transaction: True)

@@ -1,19 +1,37 @@
-"""Savepoints as DataFrames: read and written by Spark's workers, restored by a job."""
+"""State of jobs on Spark: savepoints as DataFrames, and queries of a job that runs."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import threading
+import urllib.request
+
 import pytest
 from tests.harness.state_programs import every_kind, released, restore_point, run_job
+from tests.harness.test_bootstrap import History, Totals, later
 
+from weir.common import Configuration
 from weir.common.typeinfo import Types
+from weir.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from weir.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from weir.errors import UsageError
+from weir.errors import JobExecutionError, UsageError
+from weir.jobmanager import directory
 from weir.offline import read_snapshot
-from weir.state_processor import new_savepoint, savepoint
+from weir.queryable import QueryableStateClient, QueryError
+from weir.state_processor import (
+    OperatorIdentifier,
+    OperatorTransformation,
+    SavepointReader,
+    SavepointWriter,
+    new_savepoint,
+    savepoint,
+)
 from weir.testing.campaign_backends import settings_of
 
 pytestmark = pytest.mark.spark
@@ -94,3 +112,162 @@ def test_what_tasks_find_wrong_is_told_without_a_trace(spark, tmp_path):
     assert not (tmp_path / "savepoint-bad").exists()
     with pytest.raises(UsageError, match="no operator 'x'"):
         savepoint(spark, str(checkpoint_of(tmp_path))).keyed_state("x", "total")
+
+
+class Raises(History):
+    def process_element(self, value, ctx):
+        raise ValueError(value.id)
+
+
+def test_functions_make_state_of_dataframes_and_read_it(spark, env, tmp_path):
+    history = env.from_dataframe(spark.range(1, 21)).map(lambda row: row.id, Types.LONG())
+    keyed = OperatorTransformation.bootstrap_with(history).key_by(lambda n: n % 7, Types.LONG())
+    writer = SavepointWriter.new_savepoint(env, 16)
+    writer.with_operator(OperatorIdentifier.for_uid("kinds"), keyed.transform(History()))
+    place = writer.write(str(tmp_path / "savepoint-made"))
+    harness = run_job(later(21, 40), tmp_path, 2, restore_point(tmp_path, place)).run()
+    whole = run_job(every_kind(max_parallelism=16), tmp_path, 2).run()
+    assert {r for r in released(harness) if r[1] == "record"} <= {*released(whole)}
+    reader = SavepointReader.read(env, place)
+    shown = reader.read_keyed_state("kinds", Totals())
+    found = sorted(shown.execute_and_collect())
+    assert [r[0] for r in found] == [*range(7)]
+    assert found[3] == (3, 3 + 10 + 17, [1.5, 5.0, 8.5], "307", [1003, 1010, 1017])
+    bad = OperatorTransformation.bootstrap_with(env.from_dataframe(spark.range(3)))
+    writer = SavepointWriter.new_savepoint(env, 16)
+    writer.with_operator("bad", bad.key_by("id").transform(Raises()))
+    with pytest.raises(JobExecutionError, match="operator 'KEYED PROCESS' failed at record"):
+        writer.write(str(tmp_path / "savepoint-bad"))
+    assert not (tmp_path / "savepoint-bad").exists()
+
+
+# ---- queries of a running job --------------------------------------------------------------------
+
+
+class Count(KeyedProcessFunction):
+    def open(self, runtime_context):
+        descriptor = ValueStateDescriptor("count", Types.LONG())
+        descriptor.set_queryable("counts")
+        self.count = runtime_context.get_state(descriptor)
+
+    def process_element(self, value, ctx):
+        self.count.update((self.count.value() or 0) + 1)
+
+
+def counting_job(spark, tmp_path):
+    """Start a job that counts rows of Spark's rate source, by digit."""
+    configuration = Configuration()
+    for key, value in {
+        "weir.log.dir": str(tmp_path / "logs"),
+        "queryable-state.enable": "true",
+        "queryable-state.proxy.ports": "0",
+        "weir.queryable-state.sql": "true",
+        "rest.port": "0",
+        "execution.checkpointing.interval": "300 ms",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.delay": "1 s",
+    }.items():
+        configuration.set_string(key, value)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(2)
+    rate = spark.readStream.format("rate").option("rowsPerSecond", 100).load()
+    numbers = env.from_dataframe(rate.selectExpr("value")).map(lambda row: row.value, Types.LONG())
+    numbers.key_by(lambda n: n % 10, Types.LONG()).process(Count()).uid("counting")
+    return env.execute_async("queried")
+
+
+def by_sql(entry, sql):
+    """Ask as a driver of Flight SQL does."""
+    dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi")
+    options = {"adbc.flight.sql.authorization_header": f"Bearer {entry.query_token}"}
+    with (
+        dbapi.connect(entry.query_url, db_kwargs=options, autocommit=True) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(sql)
+        return cursor.fetchall()
+
+
+def by_rest(entry, job_id, level):
+    url = f"{entry.url}/jobs/{job_id}/state/counts?key=3&level={level}"
+    head = {"Authorization": f"Bearer {entry.query_token}"}
+    with urllib.request.urlopen(urllib.request.Request(url, headers=head), timeout=30) as answer:
+        found = json.load(answer)
+    return found["rows"][0]["value"], found["checkpoint-id"]
+
+
+def until(reached, what):
+    """Ask until it is so, or for a minute."""
+    pause = threading.Event()
+    for _ in range(600):
+        try:
+            found = reached()
+        except QueryError:
+            found = None
+        if found:
+            return found
+        pause.wait(0.1)
+    raise AssertionError(what)
+
+
+@pytest.mark.timeout(240)
+def test_a_running_job_answers_through_every_door_also_while_a_slot_is_dead(
+    spark, tmp_path, monkeypatch
+):
+    pytest.importorskip("duckdb")
+    monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "run"))
+    job = counting_job(spark, tmp_path)
+    job_id = str(job.get_job_id())
+    descriptor = ValueStateDescriptor("count", Types.LONG())
+    try:
+        with QueryableStateClient.of(job_id) as client:
+
+            def count(level):
+                terms = {"level": level}
+                found = client.get_kv_state(job_id, "counts", 3, Types.LONG(), descriptor, **terms)
+                return found.result(30)
+
+            old = until(lambda: count("committed"), "nothing was committed")
+            live = until(lambda: count("live"), "nothing was counted")
+            assert live.value() >= old.value() > 0
+            assert (old.facts.level, live.facts.level) == ("committed", "live")
+            (entry,) = [e for e in directory.running() if e.job_id == job_id]
+            assert by_rest(entry, job_id, "committed")[0] >= old.value()
+            assert by_rest(entry, job_id, "live")[0] >= live.value()
+            found = by_sql(entry, 'SELECT value FROM "counting"."count" WHERE key = 3')
+            assert found[0][0] >= old.value()
+            every = client.get(job_id, "counts", range(10), Types.LONG(), descriptor)
+            assert len(every.states) == 10
+
+            before = count("committed")
+            victim = directory_slot(job, subtask=1)
+            os.kill(victim, signal.SIGKILL)
+            # Committed answers go on, and never go back, until the job is live again.
+            newest, answers = before.value(), 0
+            attempt = before.facts.attempt
+            while answers < 20 or count_attempt(count) == attempt:
+                during = count("committed").value()
+                assert during >= newest
+                newest, answers = during, answers + 1
+                assert by_rest(entry, job_id, "committed")[0] >= newest
+                if answers % 5 == 0:
+                    sums = by_sql(entry, 'SELECT sum(value) FROM "counting"."count"')
+                    assert sums[0][0] >= newest
+                assert answers < 5000
+            again = until(lambda: count("live"), "the job did not come back")
+            assert again.value() >= newest
+    finally:
+        job.cancel().result()
+
+
+def directory_slot(job, subtask):
+    """Return the process of a slot."""
+    return next(s["pid"] for s in job.progress()["slots"] if s["subtask"] == subtask)
+
+
+def count_attempt(count):
+    """Return which attempt answers live, the last one while none does."""
+    try:
+        return count("live").facts.attempt
+    except QueryError:
+        return count("committed").facts.attempt

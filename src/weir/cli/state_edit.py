@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -14,7 +15,7 @@ from weir.clock import SystemClock
 from weir.errors import UsageError
 from weir.offline.changes import delete_key, rename_state, set_value, whole_table
 from weir.offline.contents import SnapshotContents
-from weir.offline.edit_parts import RowsInMemory
+from weir.offline.edit_parts import GivenRows
 from weir.offline.editing import SavepointEdit
 from weir.offline.export import FORMATS, read_file
 from weir.offline.opened import open_snapshot
@@ -49,7 +50,7 @@ def import_command(path: str, operator: str, name: str, file: str, **options: An
     contents, edit = _opened(path, options)
     table = contents.keyed_state(operator, name)
     form = file_format(file, options["form"])
-    rows = RowsInMemory(read_file(file, form, table.schema))
+    rows = GivenRows(read_file(file, form, table.schema))
     edit.with_keyed_state(operator, name, None, rows)
     _write(edit, options)
 
@@ -64,6 +65,14 @@ def import_command(path: str, operator: str, name: str, file: str, **options: An
 @click.option("--rename-operator", "uids", nargs=2, multiple=True, metavar="OLD NEW")
 @click.option("--remove-operator", "operators", multiple=True, metavar="OPERATOR")
 @click.option("--max-parallelism", "widths", nargs=2, multiple=True, metavar="OPERATOR NUMBER")
+@click.option(
+    "--drop-transactions",
+    "transactions",
+    nargs=2,
+    multiple=True,
+    metavar="OPERATOR CHECKPOINT",
+    help="What a sink had prepared for CHECKPOINT is never committed; 'all' for every one.",
+)
 @click.option("--position", "positions", nargs=2, multiple=True, metavar="SOURCE OFFSET")
 @_drop
 @_unpickle
@@ -86,22 +95,46 @@ def edit_command(path: str, **options: Any) -> None:
     for source, offset in options["positions"]:
         number = next((r[3] for r in contents.sources().rows if r[0] == source), None)
         counted = number is not None
-        if counted and not offset.isdigit():
+        if counted and not offset.isdecimal():
             msg = f"the position of source {source!r} is a number of records, not {offset!r}"
             raise UsageError(msg)
         edit.with_source_position(
             source, None if counted else offset, int(offset) if counted else None
         )
     for operator, number in options["widths"]:
-        if not number.isdigit():
+        if not number.isdecimal():
             msg = f"the max parallelism of operator {operator!r} is {number!r}, expected a number"
             raise UsageError(msg)
         edit.with_max_parallelism(operator, int(number))
+    _drop_transactions(edit, contents, options["transactions"])
     for before, after in options["uids"]:
         edit.change_operator_identifier(before, after)
     for operator in options["operators"]:
         edit.remove_operator(operator)
     _write(edit, options)
+
+
+def _drop_transactions(
+    edit: SavepointEdit, contents: SnapshotContents, asked: tuple[tuple[str, str], ...]
+) -> None:
+    """Drop what sinks had prepared, by checkpoint."""
+    dropped: dict[str, set[str]] = {}
+    for operator, checkpoint in asked:
+        known = {str(number) for _, number, _ in contents.transactions(operator).rows}
+        if checkpoint != "all" and checkpoint not in known:
+            found = ", ".join(sorted(known)) or "none"
+            msg = (
+                f"operator {operator!r} prepared nothing for checkpoint {checkpoint!r}: there are "
+                f"transactions for {found}"
+            )
+            raise UsageError(msg)
+        dropped.setdefault(operator, set()).add(checkpoint)
+    for operator, names in dropped.items():
+        edit.filter_transactions(operator, partial(_is_kept, names))
+
+
+def _is_kept(dropped: set[str], checkpoint: int, transaction: str) -> bool:
+    return not {"all", str(checkpoint)} & dropped
 
 
 def _change_values(
@@ -124,7 +157,7 @@ def _change_values(
         else:
             tables[operator, name] = set_value(table, rows, key, value, now_ms=now)
     for (operator, name), rows in tables.items():
-        edit.with_keyed_state(operator, name, None, RowsInMemory(rows.to_batches()))
+        edit.with_keyed_state(operator, name, None, GivenRows(rows.to_batches()))
 
 
 def _opened(path: str, options: dict[str, Any]) -> tuple[SnapshotContents, SavepointEdit]:

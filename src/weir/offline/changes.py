@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from weir.errors import UsageError
 from weir.offline.contents import SnapshotContents
-from weir.offline.edit_parts import RowsInMemory
+from weir.offline.edit_parts import GivenRows
 from weir.offline.editing import SavepointEdit
 from weir.offline.encoding import with_key_groups
 from weir.offline.export import conform, from_rows
@@ -33,7 +33,7 @@ def rename_state(
     if after in edit.kinds(operator):
         msg = f"operator {operator!r} has a state {after!r} already"
         raise UsageError(msg)
-    edit.with_keyed_state(operator, after, table.stored, RowsInMemory(table.batches()))
+    edit.with_keyed_state(operator, after, table.stored, GivenRows(table.batches()))
     edit.remove_state(operator, before)
 
 

@@ -96,7 +96,7 @@ class SnapshotContents:
         """
         found = []
         for operator in self.snapshot.metadata.operators:
-            kinds = self._kinds(operator)
+            kinds = self.kinds(operator)
             found += [StoredState(operator, n, kind_text(kinds[n].kind)) for n in sorted(kinds)]
             elements = element_tables(self.snapshot, operator, unpickle=self.unpickle)
             found += [StoredState(operator, n, elements[n].kind) for n in sorted(elements)]
@@ -111,7 +111,7 @@ class SnapshotContents:
             StorageError: a file cannot be read.
         """
         record = self.snapshot.operator(operator)
-        kinds = self._kinds(record)
+        kinds = self.kinds(record)
         if state in kinds:
             return keyed_table(
                 self.snapshot,
@@ -212,7 +212,8 @@ class SnapshotContents:
         operators = self.snapshot.metadata.operators
         return next((o.uid or o.name for o in operators if o.id == operator_id), operator_id)
 
-    def _kinds(self, operator: OperatorRecord) -> dict[str, StoredKind]:
+    def kinds(self, operator: OperatorRecord) -> dict[str, StoredKind]:
+        """Return the keyed states of an operator, timers included."""
         everything = KeyGroupRange(0, operator.max_parallelism - 1)
         return stored_kinds(self.snapshot.keyed_sources(operator, everything))
 

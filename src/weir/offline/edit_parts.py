@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
-import numpy as np
+import msgspec
 
 from weir.checkpoint.metadata import (
     FileRecord,
@@ -15,15 +15,16 @@ from weir.checkpoint.metadata import (
     SourcePositions,
     SubtaskRecord,
 )
+from weir.codec.plain import PlainCodec
 from weir.codec.portable import Portable
 from weir.common.typeinfo import PickledBytesTypeInfo
 from weir.errors import UsageError
 from weir.keygroup import range_of
-from weir.offline.encoding import sorted_by_group
+from weir.offline.bootstrap import Bootstrap, BootstrapInput
 from weir.offline.keyed import Layout, StoredKind
 from weir.offline.opened import OpenSnapshot
-from weir.offline.tables import KEY_GROUP
-from weir.offline.writing import Target, copy_file, write_keyed
+from weir.offline.spilled import RowsByGroup, SpilledRows
+from weir.offline.writing import NewElements, Target, copy_file, write_keyed
 
 _HEAD_LINES: Final = 2
 
@@ -42,8 +43,8 @@ class KeyedRows(Protocol):
 
 
 @dataclass(frozen=True)
-class RowsInMemory:
-    """Rows in any order, all of which are held in memory while they are written."""
+class GivenRows:
+    """Rows in any order; what is more than some megabytes lies in files until it is written."""
 
     batches: Iterable[Any]
 
@@ -56,23 +57,41 @@ class RowsInMemory:
     ) -> list[FileRecord]:
         """Write a file for each subtask of the operator, in their order."""
         width, groups = operator.parallelism, operator.max_parallelism
-        owned: list[list[Any]] = [[] for _ in range(width)]
-        for batch in sorted_by_group(self.batches, state[1], groups):
-            column = batch.column(batch.schema.get_field_index(KEY_GROUP))
-            owners = column.to_numpy(zero_copy_only=False).astype(np.int64) * width // groups
-            found, firsts, counts = np.unique(owners, return_index=True, return_counts=True)
-            for owner, first, count in zip(found, firsts, counts, strict=True):
-                owned[int(owner)].append(batch.slice(int(first), int(count)))
-        return [
-            write_keyed(
-                target,
-                operator.id,
-                name,
-                state,
-                rows=(index, range_of(index, width, groups), owned[index]),
-            )
-            for index in range(width)
-        ]
+        with SpilledRows(state[1], groups) as spilled:
+            for batch in self.batches:
+                spilled.add(batch)
+            rows = RowsByGroup(spilled.in_order())
+            ranges = [range_of(index, width, groups) for index in range(width)]
+            return [
+                write_keyed(
+                    target, operator.id, name, state, rows=(index, own, rows.up_to(own.end))
+                )
+                for index, own in enumerate(ranges)
+            ]
+
+
+def dealt(
+    width: int,
+    mode: Any,
+    forms: tuple[Portable, Portable | None],
+    elements: Iterable[Any],
+) -> NewElements:
+    """Deal elements out to subtasks in turn; those of a broadcast state go to all."""
+    found = list(elements)
+    if mode == "BROADCAST":
+        parts = [found] * width
+    else:
+        parts = [found[index::width] for index in range(width)]
+    return NewElements.of(mode, forms[0], forms[1], parts)
+
+
+def prepared(transactions: Iterable[tuple[int, str]], *, pickled: bool) -> list[bytes]:
+    """Return the elements of a sink's state for transactions, given with their checkpoints."""
+    by_checkpoint: dict[int, list[str]] = {}
+    for number, transaction in transactions:
+        by_checkpoint.setdefault(number, []).append(transaction)
+    entries = [msgspec.json.encode(entry) for entry in sorted(by_checkpoint.items())]
+    return [PlainCodec().encode(entry) for entry in entries] if pickled else entries
 
 
 def elements_of(column: Any, of: Portable) -> list[Any]:
@@ -89,6 +108,28 @@ def has_raw_keyed(source: OpenSnapshot, operator_id: str, subtask: SubtaskRecord
         return False
     part = source.reader(subtask.file).footer.get("operators", {}).get(operator_id, {})
     return bool(part.get("raw_keyed", {}).get("groups"))
+
+
+@dataclass
+class Pending:
+    """What was asked for one operator."""
+
+    record: OperatorRecord
+    source_id: str | None = None
+    keyed: dict[str, tuple[StoredKind, KeyedRows]] = field(default_factory=dict)
+    elements: dict[str, Callable[[], NewElements]] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+    made: tuple[Bootstrap, BootstrapInput] | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Tell whether its files cannot be taken over as they are."""
+        return bool(self.keyed or self.elements or self.dropped or self.source_id)
+
+    @property
+    def has_attachments(self) -> bool:
+        """Tell whether its files name other files, which would not be found after a copy."""
+        return any(subtask.attachments for subtask in self.record.subtasks)
 
 
 class NewFiles:

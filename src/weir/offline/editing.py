@@ -7,68 +7,45 @@ The source is only read. `write` either makes a whole savepoint or leaves nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from weir.checkpoint.metadata import (
-    CheckpointMetadata,
-    OperatorRecord,
-)
+from weir.checkpoint.metadata import CheckpointMetadata, OperatorRecord
 from weir.checkpoint.paths import metadata_path
 from weir.checkpoint.store import write_metadata
 from weir.clock import Clock, SystemClock
-from weir.codec.portable import Portable, portable
+from weir.codec.portable import portable
 from weir.common.typeinfo import TypeInformation, Types
 from weir.errors import UsageError
 from weir.ids import new_job_id, operator_id
 from weir.keygroup import MAX_PARALLELISM_BOUND, range_of
+from weir.offline.bootstrap import Bootstrap, BootstrapInput
 from weir.offline.contents import SnapshotContents
 from weir.offline.edit_parts import (
+    GivenRows,
     KeyedRows,
     NewFiles,
-    RowsInMemory,
+    Pending,
+    dealt,
     elements_of,
     has_raw_keyed,
     moved,
+    prepared,
 )
 from weir.offline.export import conform
 from weir.offline.keyed import Layout, StoredKind, stored_kinds
 from weir.offline.opened import OpenSnapshot
 from weir.offline.tables import MAP_KEY, VALUE
-from weir.offline.writing import (
-    NewElements,
-    OperatorEdit,
-    Target,
-    kind_of,
-)
+from weir.offline.writing import OperatorEdit, Target, kind_of
+from weir.runtime.sinks import COMMITTABLES
 from weir.runtime.window_contents import CONTENTS
 from weir.state.descriptor import StateDescriptor
 from weir.storage.options import StorageOptions
 
 _MODES: Final = ("SPLIT", "UNION", "BROADCAST")
 _Edit = TypeVar("_Edit", bound="SavepointEdit")
-
-
-@dataclass
-class _Pending:
-    """What was asked for one operator."""
-
-    record: OperatorRecord
-    source_id: str | None = None
-    keyed: dict[str, tuple[StoredKind, KeyedRows]] = field(default_factory=dict)
-    elements: dict[str, Callable[[], NewElements]] = field(default_factory=dict)
-    dropped: set[str] = field(default_factory=set)
-
-    @property
-    def is_changed(self) -> bool:
-        return bool(self.keyed or self.elements or self.dropped or self.source_id)
-
-    @property
-    def has_attachments(self) -> bool:
-        """Tell whether its files name other files, which would not be found after a copy."""
-        return any(subtask.attachments for subtask in self.record.subtasks)
 
 
 class SavepointEdit:
@@ -86,7 +63,7 @@ class SavepointEdit:
         self._source = source
         self._clock = clock or SystemClock()
         self._unpickle = unpickle
-        self._operators = {record.id: _Pending(record) for record in metadata.operators}
+        self._operators = {record.id: Pending(record) for record in metadata.operators}
 
     @classmethod
     def new(cls: type[_Edit], checkpoint_id: int = 1, *, clock: Clock | None = None) -> _Edit:
@@ -120,6 +97,11 @@ class SavepointEdit:
             raise UsageError(msg)
         return cls(metadata, contents.snapshot, clock=clock, unpickle=contents.unpickle)
 
+    @property
+    def checkpoint_id(self) -> int:
+        """The id of the checkpoint that the savepoint is."""
+        return self._metadata.checkpoint_id
+
     def operator(self, which: str) -> OperatorRecord:
         """Return an operator, given its uid, id or name.
 
@@ -151,7 +133,28 @@ class SavepointEdit:
             max_parallelism=max_parallelism,
             has_state=True,
         )
-        self._operators[record.id] = _Pending(record)
+        self._operators[record.id] = Pending(record)
+        return self
+
+    def with_bootstrap(self, bootstrap: Bootstrap, given: BootstrapInput) -> SavepointEdit:
+        """Add an operator whose state its own function makes of records, when this is written.
+
+        Raises:
+            UsageError: it is there.
+        """
+        node = bootstrap.operator
+        if node.id in self._operators:
+            msg = f"operator {node.uid or node.id!r} is there already: remove it first"
+            raise UsageError(msg)
+        record = OperatorRecord(
+            node.id,
+            node.uid,
+            node.name,
+            parallelism=node.parallelism,
+            max_parallelism=node.max_parallelism,
+            has_state=True,
+        )
+        self._operators[node.id] = Pending(record, made=(bootstrap, given))
         return self
 
     def remove_operator(self, which: str) -> SavepointEdit:
@@ -199,7 +202,7 @@ class SavepointEdit:
             for name, kind in self.kinds(which).items():
                 if name not in pending.keyed:
                     table = contents.keyed_state(source_id, name)
-                    pending.keyed[name] = (kind, RowsInMemory(table.batches()))
+                    pending.keyed[name] = (kind, GivenRows(table.batches()))
         pending.record = replace(record, max_parallelism=max_parallelism)
         return self
 
@@ -307,7 +310,7 @@ class SavepointEdit:
 
     def _keyed_rows(self, rows: Any) -> KeyedRows:
         """Return who writes rows that were given."""
-        return RowsInMemory(rows.to_batches() if hasattr(rows, "to_batches") else rows)
+        return GivenRows(rows.to_batches() if hasattr(rows, "to_batches") else rows)
 
     def _arrow(self, rows: Any) -> Any:
         """Return rows that were given as a table of Arrow."""
@@ -345,7 +348,9 @@ class SavepointEdit:
         pending = self._find(which)
         value = portable(types[0], self._unpickle, False)
         key = None if types[1] is None else portable(types[1], self._unpickle, False)
-        pending.elements[name] = lambda: self._dealt(pending, mode, (value, key), elements)
+        pending.elements[name] = lambda: dealt(
+            pending.record.parallelism, mode, (value, key), elements
+        )
         pending.dropped.discard(name)
         return self
 
@@ -365,6 +370,27 @@ class SavepointEdit:
             raise UsageError(msg)
         self._metadata = replace(self._metadata, sources=moved(positions, found, offset, records))
         return self
+
+    def filter_transactions(self, which: str, keep: Callable[[int, str], bool]) -> SavepointEdit:
+        """Keep only some of the transactions that a sink had prepared and not committed.
+
+        `keep` is asked with the checkpoint that prepared one and the transaction, as
+        `SnapshotContents.transactions` shows them. What is kept is committed by the job that starts
+        from the savepoint; what is dropped never is.
+
+        Raises:
+            UsageError: there is no such operator, or it is no sink that prepares transactions.
+        """
+        pending = self._find(which)
+        if self._source is None or pending.made is not None:
+            msg = f"operator {which!r} is new: it has prepared no transactions"
+            raise UsageError(msg)
+        at = pending.source_id or pending.record.id
+        kept = [row[1:] for row in SnapshotContents(self._source).transactions(at).rows]
+        types = (Types.PICKLED_BYTE_ARRAY(), None)
+        pickled = portable(types[0], self._unpickle, False).codec.safe
+        elements = prepared((row for row in kept if keep(*row)), pickled=pickled)
+        return self.with_operator_state(which, COMMITTABLES, "UNION", types, elements=elements)
 
     def write(self, location: str, options: StorageOptions | None = None) -> str:
         """Write the savepoint; returns where it is.
@@ -399,8 +425,10 @@ class SavepointEdit:
             in_flight=(),
         )
 
-    def _operator(self, pending: _Pending, files: NewFiles, target: Target) -> OperatorRecord:
+    def _operator(self, pending: Pending, files: NewFiles, target: Target) -> OperatorRecord:
         record = pending.record
+        if pending.made is not None:
+            return self._bootstrapped(pending.made, record, files, target)
         if not pending.is_changed and not pending.has_attachments:
             copied = [
                 replace(
@@ -429,32 +457,31 @@ class SavepointEdit:
         ]
         return replace(record, has_state=True, subtasks=tuple(subtasks))
 
+    @staticmethod
+    def _bootstrapped(
+        made: tuple[Bootstrap, BootstrapInput],
+        record: OperatorRecord,
+        files: NewFiles,
+        target: Target,
+    ) -> OperatorRecord:
+        bootstrap, given = made
+        subtasks = [
+            replace(subtask, file=files.add(file))
+            for subtask, file in given.run(bootstrap, target, record)
+        ]
+        return replace(record, has_state=True, subtasks=tuple(subtasks))
+
     def _layout(self, record: OperatorRecord, kind: StoredKind) -> Layout:
         in_windows = CONTENTS in self.kinds(record.id)
         return Layout.of(kind, unpickle=self._unpickle, in_windows=in_windows, as_text=False)
 
-    def _dealt(
-        self,
-        pending: _Pending,
-        mode: Any,
-        forms: tuple[Portable, Portable | None],
-        elements: Iterable[Any],
-    ) -> NewElements:
-        width = pending.record.parallelism
-        found = list(elements)
-        if mode == "BROADCAST":
-            parts = [found] * width
-        else:
-            parts = [found[index::width] for index in range(width)]
-        return NewElements.of(mode, forms[0], forms[1], parts)
-
-    def _element_names(self, pending: _Pending) -> set[str]:
+    def _element_names(self, pending: Pending) -> set[str]:
         names = set(pending.elements)
         for subtask in pending.record.subtasks:
             names.update(subtask.operator_states)
         return names - pending.dropped
 
-    def _find(self, which: str) -> _Pending:
+    def _find(self, which: str) -> Pending:
         for pending in self._operators.values():
             if which in (pending.record.uid, pending.record.id):
                 return pending

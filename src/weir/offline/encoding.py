@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from weir.backend.address import address_of
 from weir.backend.base import VOID
@@ -36,7 +35,6 @@ from weir.offline.tables import (
 )
 
 _TIME_WINDOW: Final = Types.TUPLE([Types.LONG(), Types.LONG()])
-_NUMBERS: Final = ("LONG", "DOUBLE")
 
 
 def with_key_groups(batch: Any, key: Portable, max_parallelism: int) -> Any:
@@ -68,18 +66,6 @@ def with_key_groups(batch: Any, key: Portable, max_parallelism: int) -> Any:
 
 def _only_key(key: Portable) -> Any:
     return pa.schema([(KEY, key.arrow)])
-
-
-def sorted_by_group(batches: Iterable[Any], layout: Layout, max_parallelism: int) -> Iterator[Any]:
-    """Return rows in any order as batches in the order of key groups; all are held in memory.
-
-    Raises:
-        UsageError: a column is missing or does not fit, or a key is none.
-    """
-    given = (with_key_groups(batch, layout.key, max_parallelism) for batch in batches)
-    table = pa.Table.from_batches([conform(b, layout.schema) for b in given], layout.schema)
-    order = pc.sort_indices(table, [(KEY_GROUP, "ascending")])
-    return iter(table.take(order).combine_chunks().to_batches(max_chunksize=1 << 16))
 
 
 def encoded_groups(batches: Iterable[Any], layout: Layout) -> Iterator[tuple[int, bytes, int]]:
@@ -117,7 +103,7 @@ def _encoded(batches: list[Any], layout: Layout, group: int) -> tuple[bytes, int
     if columns[KEY].null_count:
         msg = f"column {KEY!r} has nulls: a key cannot be null"
         raise UsageError(msg)
-    if _is_numbers(layout) and not columns[VALUE].null_count:
+    if layout.is_numbers and not columns[VALUE].null_count:
         keys, values = columns[KEY].to_numpy(), columns[VALUE].to_numpy()
         if len(np.unique(keys)) != len(keys):
             _refuse_twice(keys.tolist())
@@ -139,18 +125,6 @@ def _encoded(batches: list[Any], layout: Layout, group: int) -> tuple[bytes, int
 
 def _one(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
-
-
-def _is_numbers(layout: Layout) -> bool:
-    """Tell whether entries can be encoded without making Python objects of them."""
-    plain = layout.namespace is None and not layout.expires and not layout.is_timers
-    value = layout.value.type_info.kind
-    return (
-        plain
-        and layout.format.shape is Shape.ONE
-        and layout.key.type_info.kind == "LONG"
-        and value in _NUMBERS
-    )
 
 
 def _addresses(columns: dict[str, Any], layout: Layout) -> list[Any]:

@@ -8,7 +8,8 @@ key group. No code of the program runs unless that was allowed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -45,6 +46,7 @@ from weir.runtime.window_contents import CONTENTS
 _CHUNK_BYTES: Final = 16 << 20
 _TIME_WINDOW: Final = Types.TUPLE([Types.LONG(), Types.LONG()])
 _PICKLED: Final = Types.PICKLED_BYTE_ARRAY()
+_NUMBERS: Final = ("LONG", "DOUBLE")
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,18 @@ class Layout:
         """Tell whether entries are timers."""
         return self.kind == TIMER_KIND
 
-    @property
+    @cached_property
+    def is_numbers(self) -> bool:
+        """Tell whether entries can be columns without making Python objects of them."""
+        plain = self.namespace is None and not self.expires and not self.is_timers
+        return (
+            plain
+            and self.format.shape is Shape.ONE
+            and self.key.type_info.kind == "LONG"
+            and self.value.type_info.kind in _NUMBERS
+        )
+
+    @cached_property
     def schema(self) -> Any:
         """The columns: key group, key, namespace, then what is stored."""
         fields = [(KEY_GROUP, pa.int32()), (KEY, self.key.arrow)]
@@ -185,6 +198,30 @@ def _batch(layout: Layout, group: int, columns: GroupColumns) -> Any:
     return pa.RecordBatch.from_arrays([first, *arrays], schema=layout.schema)
 
 
+def _number_batch(layout: Layout, group: int, data: bytes) -> Any:
+    """Return the rows of a key group that is two columns of numbers; None for any other."""
+    found = layout.format.numbers(data) if layout.is_numbers else None
+    if found is None or (found[1].dtype == np.float64) != (layout.value.type_info.kind == "DOUBLE"):
+        return None
+    groups = pa.array(np.full(len(found[0]), group, np.int32))
+    return pa.RecordBatch.from_arrays([groups, *map(pa.array, found)], schema=layout.schema)
+
+
+def group_batch(layout: Layout, group: int, data: bytes, origin: str) -> Any:
+    """Return the rows of entries in the format of a key group.
+
+    Raises:
+        CorruptStateError: the bytes are not in the format of the layout.
+        UsageError: values hold pickled objects, and loading those was not allowed.
+    """
+    return _batch(layout, group, layout.format.columns(data, origin))
+
+
+def entries_batch(layout: Layout, group: int, entries: Mapping[Any, Any]) -> Any:
+    """Return the rows of entries by address (`weir.backend.address`)."""
+    return _batch(layout, group, _columns_of(entries, layout.format.shape))
+
+
 def _namespaces(layout: Layout, columns: GroupColumns) -> list[Any]:
     if layout.namespace is None:
         if columns.spaced:
@@ -226,6 +263,7 @@ class KeyedTable:
     stored: StoredKind
     layout: Layout
     unpickle: bool = False
+    _sources: tuple[RestoreSource, ...] | None = None
 
     @property
     def kind(self) -> str:
@@ -246,8 +284,13 @@ class KeyedTable:
         """Yield the rows as Arrow batches, in the order of key groups."""
         for state, group in self._groups(key_groups or self.key_groups):
             parts = state.groups[group]
+            whole = len(parts) == 1 and not parts[0].delta
+            batch = _number_batch(self.layout, group, parts[0].data) if whole else None
+            if batch is not None:
+                yield from cut(batch)
+                continue
             with self._named():
-                if len(parts) == 1 and not parts[0].delta:
+                if whole:
                     columns = self.layout.format.columns(parts[0].data, parts[0].origin)
                 elif self.layout.is_timers:
                     columns = self._timers(state, group)
@@ -255,6 +298,18 @@ class KeyedTable:
                     columns = _columns_of(self._decoded(state, group), self.layout.format.shape)
                 batch = _batch(self.layout, group, columns)
             yield from cut(batch)
+
+    def prepared(self) -> KeyedTable:
+        """Return a table that can be read often: files of a database are looked through once.
+
+        Raises:
+            UsageError: they hold pickled values, and loading those was not allowed.
+            CorruptStateError: a file is damaged.
+            StorageError: a file cannot be read.
+        """
+        if not self.stored.native:
+            return self
+        return replace(self, _sources=tuple(self._read_from(self.key_groups)))
 
     def rows_of(self, keys: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of some keys, reading only the key groups that they are in.
@@ -308,10 +363,7 @@ class KeyedTable:
     def _groups(self, wanted: KeyGroupRange) -> Iterator[tuple[RestoredState, int]]:
         """Yield the key groups that have something, a few megabytes of them at a time."""
         names = frozenset({self.name})
-        sources = self.snapshot.keyed_sources(self.operator, wanted)
-        if self.stored.native:
-            self._refuse_pickles_of_databases()
-            sources = common_sources(sources, wanted, names)
+        sources = self._read_from(wanted) if self._sources is None else list(self._sources)
         sizes = _sizes(sources, self.name, wanted)
         for part in _chunks(sizes):
             found = read_states(sources, part, timers=self.layout.is_timers, names=names)
@@ -319,6 +371,13 @@ class KeyedTable:
             if state is not None:
                 for group in sorted(state.groups):
                     yield state, group
+
+    def _read_from(self, wanted: KeyGroupRange) -> list[RestoreSource]:
+        sources = self.snapshot.keyed_sources(self.operator, wanted)
+        if self.stored.native:
+            self._refuse_pickles_of_databases()
+            sources = common_sources(sources, wanted, frozenset({self.name}))
+        return sources
 
     def _refuse_pickles_of_databases(self) -> None:
         # Ordinary state is in no namespace, so that the type of those is never used.

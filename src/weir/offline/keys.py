@@ -24,7 +24,7 @@ def key_from_text(text: str, of: Portable) -> Any:
         return text
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = text
     return key_from_json(value, of)
 

@@ -122,6 +122,23 @@ class OperatorContents:
         found = [state.describe(name) for name, state in sorted(self._keyed.items())]
         return tuple(sorted(found, key=lambda state: state.kind == kind_text("TIMER")))
 
+    def groups(self, name: str) -> list[tuple[int, int, int]] | None:
+        """Return key group, entries and bytes of a keyed state in order; None without that state.
+
+        Changes count as entries; numbers that a database keeps to itself are -1.
+        """
+        state = self._keyed.get(name)
+        if state is None:
+            return None
+        return [
+            (
+                group,
+                -1 if state.in_database else sum(part.count for part in parts),
+                -1 if state.in_database else sum(part.bytes for part in parts),
+            )
+            for group, parts in sorted(state.groups.items())
+        ]
+
     @property
     def operator_states(self) -> tuple[OperatorStateDescription, ...]:
         """Return the operator states."""

@@ -1,7 +1,8 @@
 """Savepoints and checkpoints as DataFrames, and DataFrames as state of new savepoints.
 
-Reading and writing run in Spark's workers, one task for each range of key groups. Rows are sorted
-by Spark on their way to a task that writes, so a task holds one key group at a time.
+Reading and writing run in Spark's workers, one task for each range of key groups. Rows cross the
+shuffle packed, thousands to one row of Spark, and are put in order where they are written, in
+bounded memory.
 """
 
 from __future__ import annotations
@@ -17,26 +18,41 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
 
 from weir.checkpoint.metadata import FileRecord, OperatorRecord
-from weir.errors import CorruptStateError, StorageError, UsageError
+from weir.errors import (
+    CorruptStateError,
+    JobExecutionError,
+    StorageError,
+    UsageError,
+    WeirError,
+)
 from weir.keygroup import range_of
 from weir.offline.contents import SnapshotContents, read_snapshot
 from weir.offline.edit_parts import KeyedRows
 from weir.offline.editing import SavepointEdit
 from weir.offline.encoding import with_key_groups
+from weir.offline.export import conform
 from weir.offline.keyed import Layout, StoredKind
-from weir.offline.tables import KEY_GROUP, Rows, StateTable
+from weir.offline.spilled import SpilledRows, packed, unpacked
+from weir.offline.tables import Rows, StateTable
 from weir.offline.writing import Target, write_keyed
 from weir.spark.salts import salts
 from weir.spark.state_source import FORMAT, register, spark_schema
 from weir.storage.options import StorageOptions
 
 _SALT: Final = "_salt"
+_NAMES: Final = (_SALT, "payload")
+_PLACED: Final = f"{_SALT} int, payload binary"
 _WRITTEN: Final = "subtask int, path string, size bigint, crc32 bigint"
-_RAISED = re.compile(r"weir\.errors\.(UsageError|CorruptStateError|StorageError): (.+)")
-_KINDS: Final = {"CorruptStateError": CorruptStateError, "StorageError": StorageError}
+_RAISED = re.compile(
+    r"weir\.errors\.(UsageError|CorruptStateError|StorageError|UserFunctionError): (.+)"
+)
+_KINDS: Final[dict[str, type[WeirError]]] = {
+    "CorruptStateError": CorruptStateError,
+    "StorageError": StorageError,
+    "UserFunctionError": JobExecutionError,
+}
 
 
 class Savepoint:
@@ -190,19 +206,12 @@ class DataFrameRows:
             name,
             (kind, self.unpickle, layout.namespace is not None),
         )
-        frame = self.frame
-        if KEY_GROUP in frame.columns:
-            frame = frame.drop(KEY_GROUP)
-        head = T.StructField(KEY_GROUP, T.IntegerType())
-        placed = T.StructType([head, *frame.schema.fields, T.StructField(_SALT, T.IntegerType())])
         rows = (
-            frame.mapInArrow(task.place, placed)
+            self.frame.mapInArrow(task.place, _PLACED)
             .repartition(operator.parallelism, _SALT)
-            .drop(_SALT)
-            .sortWithinPartitions(KEY_GROUP)
             .mapInArrow(task.write, _WRITTEN)
         )
-        found = {row.subtask: row for row in _collected(rows.collect)}
+        found = {row.subtask: row for row in collected(rows.collect)}
         files = []
         for index in range(operator.parallelism):
             row = found.get(index)
@@ -213,7 +222,7 @@ class DataFrameRows:
         return files
 
 
-def _collected(collect: Callable[[], list[Any]]) -> list[Any]:
+def collected(collect: Callable[[], list[Any]]) -> list[Any]:
     """Run a job; what a task found wrong with the rows is raised as if it had happened here."""
     try:
         return collect()
@@ -238,16 +247,22 @@ class _Task:
         return Layout.of(kind, unpickle=unpickle, in_windows=in_windows, as_text=False)
 
     def place(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Compute key groups, and the salts that take rows to their subtask."""
+        """Pack rows for the same subtask, with their key groups; salts take them there."""
         _, width, groups = self.operator
-        key = self.layout().key
-        by_subtask = np.asarray(salts(width), np.int32)
+        layout, by_subtask = self.layout(), salts(width)
         for batch in batches:
-            placed = with_key_groups(batch, key, groups)
-            column = placed.column(0).to_numpy(zero_copy_only=False)
-            salted = by_subtask[column.astype(np.int64) * width // groups]
-            names = [*placed.schema.names, _SALT]
-            yield pa.RecordBatch.from_arrays([*placed.columns, pa.array(salted)], names)
+            placed = conform(with_key_groups(batch, layout.key, groups), layout.schema)
+            column = placed.column(0).to_numpy(zero_copy_only=False).astype(np.int64)
+            owners = column * width // groups
+            order = np.argsort(owners, kind="stable")
+            found, firsts, counts = np.unique(owners[order], return_index=True, return_counts=True)
+            ordered = placed.take(pa.array(order))
+            payloads = [
+                packed(ordered.slice(int(first), int(count)))
+                for first, count in zip(firsts, counts, strict=True)
+            ]
+            salted = pa.array([by_subtask[int(owner)] for owner in found], pa.int32())
+            yield pa.RecordBatch.from_arrays([salted, pa.array(payloads, pa.binary())], _NAMES)
 
     def write(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Write the rows of this task's subtask; yields which file that is."""
@@ -263,12 +278,17 @@ class _Task:
         yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     def written(self, index: int, batches: Iterable[Any]) -> FileRecord:
-        """Write one file."""
+        """Write one file of packed rows."""
         operator_id, width, groups = self.operator
-        return write_keyed(
-            self.target,
-            operator_id,
-            self.name,
-            (self.state[0], self.layout()),
-            rows=(index, range_of(index, width, groups), batches),
-        )
+        layout = self.layout()
+        with SpilledRows(layout, groups) as spilled:
+            for batch in batches:
+                for payload in batch.column(1):
+                    spilled.add_placed(unpacked(payload.as_buffer()))
+            return write_keyed(
+                self.target,
+                operator_id,
+                self.name,
+                (self.state[0], layout),
+                rows=(index, range_of(index, width, groups), spilled.in_order()),
+            )

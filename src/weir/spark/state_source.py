@@ -28,6 +28,7 @@ from weir.storage.options import StorageOptions
 FORMAT: Final = "weir"
 _OPTIONS: Final = ("path", "operator", "state", "keys", "keyGroups", "splits", "unpickle")
 _SPLITS: Final = 8
+_DIGITS_MAX: Final = 6
 
 _SIMPLE: Final = (
     (pa.types.is_boolean, T.BooleanType()),
@@ -70,6 +71,20 @@ def spark_schema(schema: Any) -> T.StructType:
     return T.StructType([T.StructField(field.name, spark_type(field.type)) for field in schema])
 
 
+def _keys(text: str) -> list[Any]:
+    """Return the keys that the option of that name lists.
+
+    Raises:
+        UsageError: it is no JSON.
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"format 'weir': keys is {text[:80]!r}, expected a list in JSON: {error}"
+        raise UsageError(msg) from error
+    return found if isinstance(found, list) else [found]
+
+
 @dataclass(frozen=True)
 class ReadOptions:
     """What is to be read; the values of options that users give as texts."""
@@ -98,8 +113,10 @@ class ReadOptions:
             what = f"unknown option {unknown[0]!r}" if unknown else f"{missing[0]!r} is missing"
             msg = f"format 'weir': {what}; the options are {', '.join(_OPTIONS)}"
             raise UsageError(msg)
+        if options.get("keys") is not None:
+            _keys(options["keys"])
         splits = options.get("splits", str(_SPLITS))
-        if not splits.isdigit() or int(splits) < 1:
+        if not splits.isdecimal() or len(splits) > _DIGITS_MAX or int(splits) < 1:
             msg = f"format 'weir': splits is {splits!r}, expected a number from 1 on"
             raise UsageError(msg)
         return cls(
@@ -156,9 +173,9 @@ class StateReader(DataSourceReader):
         """Yield the rows of a split."""
         options, table = self._options, self._options.table()
         if isinstance(table, KeyedTable) and options.keys is not None:
-            wanted = json.loads(options.keys)
-            found = wanted if isinstance(wanted, list) else [wanted]
-            yield from table.rows_of([key_from_json(key, table.layout.key) for key in found])
+            yield from table.rows_of(
+                [key_from_json(key, table.layout.key) for key in _keys(options.keys)]
+            )
             return
         groups = partition.key_groups if isinstance(partition, Split) else None
         if groups is None or groups[0] <= groups[1]:

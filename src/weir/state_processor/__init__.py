@@ -1,5 +1,8 @@
 """State as DataFrames: savepoints and checkpoints read by Spark, and written by it.
 
+Flink's classes are here as well: `SavepointReader` and `SavepointWriter` with the functions that
+they run, whose input and output are streams.
+
 `savepoint(spark, path)` opens one, `new_savepoint()` begins one of nothing. Both also make
 ``spark.read.format("weir")`` known, the first at once, the second when `register(spark)` is called.
 """
@@ -10,8 +13,47 @@ from pyspark.sql import SparkSession
 
 from weir.spark.savepoints import DataFrameEdit, Savepoint
 from weir.spark.state_source import register
+from weir.state_processor.functions import (
+    BroadcastStateBootstrapFunction,
+    KeyedStateBootstrapFunction,
+    KeyedStateReaderFunction,
+    OperatorIdentifier,
+    SavepointKeyFilter,
+    StateBootstrapFunction,
+    WindowReaderFunction,
+)
+from weir.state_processor.reader import SavepointReader, WindowSavepointReader
+from weir.state_processor.writer import (
+    KeyedOperatorTransformation,
+    OneInputOperatorTransformation,
+    OperatorTransformation,
+    SavepointWriter,
+    StateBootstrapTransformation,
+    WindowedOperatorTransformation,
+)
 
-__all__ = ["DataFrameEdit", "Savepoint", "new_savepoint", "register", "savepoint"]
+__all__ = [
+    "BroadcastStateBootstrapFunction",
+    "DataFrameEdit",
+    "KeyedOperatorTransformation",
+    "KeyedStateBootstrapFunction",
+    "KeyedStateReaderFunction",
+    "OneInputOperatorTransformation",
+    "OperatorIdentifier",
+    "OperatorTransformation",
+    "Savepoint",
+    "SavepointKeyFilter",
+    "SavepointReader",
+    "SavepointWriter",
+    "StateBootstrapFunction",
+    "StateBootstrapTransformation",
+    "WindowReaderFunction",
+    "WindowSavepointReader",
+    "WindowedOperatorTransformation",
+    "new_savepoint",
+    "register",
+    "savepoint",
+]
 
 
 def savepoint(

@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from weir.backend.address import address_of, split_address
+from weir.backend.address import address_of, split_address, split_all
 from weir.backend.base import VOID
 from weir.backend.kinds import Shape, StateKind
 from weir.codec import Codec, codec_for
-from weir.codec.columns import encode_numbers
+from weir.codec.columns import decode_numbers, encode_numbers
 from weir.errors import CorruptStateError, UsageError
 from weir.keys import one_nan_many
 
@@ -179,6 +179,19 @@ class GroupFormat:
         columns = encode_numbers(keys), None, None, None, None, encode_numbers(values)
         return _encode((len(keys), *columns))
 
+    def numbers(self, data: bytes) -> tuple[Any, Any] | None:
+        """Return what `encode_numbers` encoded, as arrays; None for any other bytes."""
+        try:
+            count, keys, spaced, namespaces, lengths, map_keys, values = _decode(data)
+        except msgspec.MsgspecError:
+            return None
+        if any(found is not None for found in (spaced, namespaces, lengths, map_keys)):
+            return None
+        columns = decode_numbers(keys), decode_numbers(values)
+        if any(found is None or len(found) != count for found in columns):
+            return None
+        return columns
+
     def decode(self, data: bytes, name: str) -> list[tuple[Any, Any]]:
         """Return the entries as (address, value) pairs.
 
@@ -224,6 +237,9 @@ def _take_apart(addresses: list[Any]) -> tuple[list[Any], list[int], list[Any]]:
     """Return keys, the positions of those with a namespace, and their namespaces."""
     if tuple not in set(map(type, addresses)):
         return addresses, [], []
+    split = split_all(addresses)
+    if split is not None:  # windows: all of them have a namespace
+        return split[0], list(range(len(addresses))), split[1]
     keys, spaced, namespaces = [], [], []
     for position, address in enumerate(addresses):
         key, namespace = split_address(address)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -31,10 +31,14 @@ class Records:
 
 @dataclass(frozen=True)
 class Columns:
-    """Some records that are still columns; Python records are made where somebody needs them."""
+    """Some records that are still columns; Python records are made where somebody needs them.
+
+    `timestamps` are milliseconds, as many as there are rows; None if the source gave none.
+    """
 
     batch: pa.RecordBatch
     type_info: Any
+    timestamps: pa.Array | None = None
 
 
 @dataclass(frozen=True)
@@ -59,14 +63,30 @@ class Partition:
     """Says that what follows is of one partition of the source, which has a time of its own.
 
     `name` is the same in every epoch. A partition that `ends` is read in one epoch, all of it: a
-    file, say. What comes before the first of these is of a partition without a name.
+    file, say. One that is `awaited` counts although nothing of it was read yet: it holds event time
+    back until its first record, or until it has been silent for too long. One that is `over` has
+    nothing behind what is read of it now, if that is anything: it counts no longer. What comes
+    before the first of these is of a partition without a name.
     """
 
     name: str
     ends: bool = False
+    awaited: bool = False
+    over: bool = False
 
 
-Piece: TypeAlias = Records | Columns | Mark | Partition
+@dataclass(frozen=True)
+class Undecoded:
+    """Records that could not be decoded and were left out: their number.
+
+    `letters` are rows for the side output of them, none if the program does not want them.
+    """
+
+    count: int
+    letters: list[Any] = field(default_factory=list)
+
+
+Piece: TypeAlias = Records | Columns | Mark | Partition | Undecoded
 """What a decoder returns."""
 
 
@@ -112,18 +132,6 @@ class ByFile(Decoder):
         for name, rows in _partitions(batch, (self.column,)):
             yield Partition(name, ends=True)
             yield from self.decoder.decode(rows.drop_columns([self.column]))
-
-
-@dataclass(frozen=True)
-class ReadAtOnce(Decoder):
-    """Rows of bounded input that is all in one epoch: behind it, event time is over."""
-
-    decoder: Decoder
-
-    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
-        """Decode, and say that this was the last; it counts when the epoch ends."""
-        yield from self.decoder.decode(batch)
-        yield END
 
 
 def _partitions(

@@ -45,6 +45,10 @@ class PartWriter(ABC):
     def finish(self) -> None:
         """Write what the format still holds; the caller syncs and closes the file."""
 
+    def write_columns(self, batch: Any) -> None:
+        """Append the rows of an Arrow batch with the `column_schema` of the format."""
+        raise NotImplementedError
+
     def abandon(self) -> None:  # noqa: B027
         """Let go of the open file: it is about to be removed. Never raises."""
 
@@ -61,13 +65,30 @@ class FileFormat(ABC):
     """
 
     suffix = ""
+    can_be_concatenated: bool = False
+    """Whether two files, one behind the other, are one file with the records of both."""
 
     @abstractmethod
     def bind(self, type_info: Any) -> OpenPart:
         """Return the opener for a stream of this type; `UsageError` if the type does not fit."""
 
+    def column_schema(self, type_info: Any) -> Any:
+        """Return the Arrow schema of batches that parts take as columns; None for records only."""
+        return None
 
-class _LinePart(PartWriter):
+    def rewrite(self, parts: list[BinaryIO], stream: BinaryIO) -> None:
+        """Write the records of finished files into one, in order.
+
+        Raises:
+            UsageError: files of this format cannot be read again.
+        """
+        msg = f"{type(self).__name__} cannot rewrite files: choose another FileCompactor"
+        raise UsageError(msg)
+
+
+class LinePart(PartWriter):
+    """Encodes a list of records in one call, and appends the bytes."""
+
     def __init__(self, stream: BinaryIO, encode: EncodeBatch, header: bytes = b"") -> None:
         self._stream = stream
         self._encode = encode
@@ -76,14 +97,17 @@ class _LinePart(PartWriter):
             stream.write(header)
 
     def write(self, values: list[Any]) -> None:
+        """Encode and append records."""
         data = self._encode(values)
         self._stream.write(data)
         self._size += len(data)
 
     def size_bytes(self) -> int:
+        """Return the bytes that were written."""
         return self._size
 
     def finish(self) -> None:
+        """Do nothing: all is written."""
         return
 
 
@@ -105,6 +129,7 @@ class JsonLinesFormat(FileFormat):
     """
 
     suffix = ".jsonl"
+    can_be_concatenated = True
 
     def __init__(self, non_finite: str = "refuse") -> None:
         """Check the choice now."""
@@ -139,7 +164,7 @@ class JsonLinesFormat(FileFormat):
                         lines[index] = encode_lines([_with_texts(plain)])
             return b"".join(lines)
 
-        return lambda stream: _LinePart(stream, encode)
+        return lambda stream: LinePart(stream, encode)
 
 
 def _non_finite(plain: Any) -> float | None:
@@ -238,6 +263,7 @@ class CsvFormat(FileFormat):
     def __init__(self, row_type: Any = None, header: bool = False) -> None:
         self.row_type = row_type
         self.header = header
+        self.can_be_concatenated = not header
 
     def bind(self, type_info: Any) -> OpenPart:
         """Accept any type; a header needs names."""
@@ -262,7 +288,7 @@ class CsvFormat(FileFormat):
                 _blame_first(error, values, encode_any)
                 raise
 
-        return lambda stream: _LinePart(stream, encode, header)
+        return lambda stream: LinePart(stream, encode, header)
 
 
 def _csv_fields(value: Any, names: tuple[str, ...] | None) -> Sequence[Any]:
@@ -309,6 +335,7 @@ class TextFormat(FileFormat):
     """
 
     suffix = ".txt"
+    can_be_concatenated = True
 
     def __init__(self, charset: str = "UTF-8") -> None:
         """Check the character set now."""
@@ -340,11 +367,13 @@ class TextFormat(FileFormat):
                 texts = [str(value) for value in values]
             return ("\n".join(texts) + "\n").encode(charset)
 
-        return lambda stream: _LinePart(stream, encode)
+        return lambda stream: LinePart(stream, encode)
 
 
 class EncoderFormat(FileFormat):
     """Bytes of a user's encoder: an object with `encode(value) -> bytes`, or a callable."""
+
+    can_be_concatenated = True
 
     def __init__(self, encoder: Any) -> None:
         self._encode_one: Callable[[Any], bytes] = getattr(encoder, "encode", encoder)
@@ -368,7 +397,7 @@ class EncoderFormat(FileFormat):
                 _refuse_other_than_bytes(values, data)
             return b"".join(data)
 
-        return lambda stream: _LinePart(stream, encode)
+        return lambda stream: LinePart(stream, encode)
 
 
 def _refuse_other_than_bytes(values: list[Any], data: list[Any]) -> None:

@@ -7,9 +7,11 @@ are visible in the base path, or in bucket directories below it, once their chec
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from weir.connector.bucket import BucketAssigner
+from weir.connector.compacting_writer import CompactingWriter
+from weir.connector.compaction import Compaction, FileCompactor, FileCompactStrategy
 from weir.connector.file_format import (
     CsvFormat,
     FileFormat,
@@ -58,11 +60,19 @@ class FileSink(Sink):
     def create_writer(self, context: WriterContext) -> FileSinkWriter:
         """Create the writer of one subtask; `UsageError` if the format cannot hold the type."""
         open_part = self._format.bind(context.type_info)
-        return FileSinkWriter(context, self._layout, open_part, self._file_system)
+        columns = self._format.column_schema(context.type_info)
+        given = (context, self._layout, open_part, self._file_system)
+        compaction = self._layout.compaction
+        if compaction is None:
+            return FileSinkWriter(*given, columns=columns)
+        return CompactingWriter(*given, columns=columns, compaction=compaction)
 
     def can_take_back(self) -> bool:
-        """Committed files can be removed: their names tell job, operator and checkpoint."""
-        return True
+        """Committed files can be removed: their names tell job, operator and checkpoint.
+
+        Not so joined ones: what they were made of, and older checkpoints wait for, is gone.
+        """
+        return self._layout.compaction is None
 
     def with_file_system(self, file_system: FileSystem) -> FileSink:
         """Return the same sink on another file system."""
@@ -205,21 +215,19 @@ class FileSinkBuilder:
         """Set prefix and suffix of the file names."""
         return self._with(names=output_file_config)
 
-    def enable_compact(self, strategy: Any, compactor: Any) -> NoReturn:
-        """Refuse: small files are not joined after their checkpoint.
+    def enable_compact(
+        self, strategy: FileCompactStrategy, compactor: FileCompactor
+    ) -> FileSinkBuilder:
+        """Join small files before they become visible.
 
         Raises:
-            UsageError: always; it says what to do instead.
+            UsageError: files of the format cannot be joined like this.
         """
-        message = (
-            "enable_compact(): FileSink does not join files after their checkpoint; take fewer "
-            "checkpoints or subtasks for larger files, or join them with Spark"
-        )
-        raise UsageError(message)
+        return self._with(compaction=Compaction.of(strategy, compactor, self._format))
 
     def disable_compact(self) -> FileSinkBuilder:
-        """Do nothing: files are never joined."""
-        return self
+        """Join no files, as by default."""
+        return self._with(compaction=None)
 
     def build(self) -> FileSink:
         """Return the sink."""
@@ -228,36 +236,6 @@ class FileSinkBuilder:
     def _with(self, **changes: Any) -> FileSinkBuilder:
         self._layout = replace(self._layout, **changes)
         return self
-
-
-class ParquetBulkWriters:
-    """PyFlink's name for the Parquet writer factory.
-
-    Example:
-        parquet = ParquetBulkWriters.for_row_type(Types.ROW_NAMED(["id"], [Types.LONG()]))
-        FileSink.for_bulk_format("/out", parquet).build()
-    """
-
-    @staticmethod
-    def for_row_type(
-        row_type: Any, hadoop_config: Any = None, utc_timestamp: bool = False
-    ) -> FileFormat:
-        """Return the Parquet format of a row type; the Hadoop settings have no meaning here."""
-        return ParquetFormat(row_type)
-
-
-class CsvBulkWriters:
-    """PyFlink's name for the CSV writer factory.
-
-    Example:
-        csv = CsvBulkWriters.for_schema(Types.ROW_NAMED(["id"], [Types.LONG()]))
-        FileSink.for_bulk_format("/out", csv).build()
-    """
-
-    @staticmethod
-    def for_schema(schema: Any) -> FileFormat:
-        """Return the CSV format of a row type."""
-        return CsvFormat(schema)
 
 
 FileSink.BaseBuilder = FileSinkBuilder

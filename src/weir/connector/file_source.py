@@ -1,7 +1,7 @@
-"""`FileSource` by PyFlink's names: a value that says which text files to read.
+"""`FileSource` by PyFlink's names: a value that says which files to read.
 
-It reads nothing itself: the environment turns it into a Spark stream. Lines of text are the one
-format; columnar files are read as Spark DataFrames, which is both shorter and faster.
+It reads nothing itself: the environment turns it into a Spark stream, of lines of text, or of the
+names of files that workers read (`weir.connector.file_reader`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Any, NoReturn
 from weir.common.time import Duration
 from weir.common.typeinfo import TypeInformation, Types
 from weir.connector.builtin_sources import TextFileSource
+from weir.connector.file_reader import SETTING, FormattedFiles, ReaderFormat
 from weir.connector.source import Opening, Source, SourceStream
+from weir.connector.undecoded import OnError
 from weir.errors import UsageError
 from weir.notices import warn_once
 
@@ -46,10 +48,12 @@ class StreamFormat:
 
 @dataclass(frozen=True)
 class FileSource(Source):
-    """Text files, directories or patterns; read once, or watched for new files.
+    """Files or directories; read once, or watched for new files.
 
     Attributes:
         discovery_interval_ms: set to watch for new files; None reads what is there and ends.
+        on_error: what becomes of records that cannot be decoded; None fails, or gives them to
+            the side output `DEAD_LETTERS` if the program reads it.
 
     Example:
         lines = StreamFormat.text_line_format()
@@ -58,20 +62,22 @@ class FileSource(Source):
     """
 
     paths: tuple[str, ...]
-    stream_format: StreamFormat
+    stream_format: StreamFormat | ReaderFormat
     discovery_interval_ms: int | None = None
+    on_error: str | None = None
 
     @property
     def charset(self) -> str:
         """Character set of the files."""
-        return self.stream_format.charset
+        return getattr(self.stream_format, "charset", "UTF-8")
 
     def get_produced_type(self) -> TypeInformation:
-        """Return the string type: records are lines."""
-        return Types.STRING()
+        """Return the type of the format; that of text is the string type: records are lines."""
+        form = self.stream_format
+        return form.get_produced_type() if isinstance(form, ReaderFormat) else Types.STRING()
 
     def parts(self) -> tuple[Source, ...]:
-        """Return one plain text source per path, as the engine reads them."""
+        """Return one source per path, as the engine reads them."""
         watched = self.discovery_interval_ms is not None
         if watched:
             warn_once(
@@ -79,6 +85,9 @@ class FileSource(Source):
                 "FileSource.monitor_continuously: the interval has no effect, Spark looks for new "
                 "files before every batch; 'weir.trigger' says how often that is",
             )
+        form = self.stream_format
+        if isinstance(form, ReaderFormat):
+            return tuple(FormattedFiles(p, form, watched, self.on_error) for p in self.paths)
         return tuple(TextFileSource(path, self.charset, watched) for path in self.paths)
 
     @property
@@ -92,21 +101,33 @@ class FileSource(Source):
         raise UsageError(message)
 
     @staticmethod
-    def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
+    def for_record_stream_format(stream_format: Any, *paths: str) -> FileSourceBuilder:
         """Start from a format and at least one path."""
-        if not paths or not all(isinstance(path, str) and path for path in paths):
-            message = f"FileSource: got the paths {paths!r}, expected at least one path"
+        if not isinstance(stream_format, (StreamFormat, ReaderFormat)):
+            message = (
+                f"FileSource.for_record_stream_format: found {stream_format!r}, expected a format "
+                "such as StreamFormat.text_line_format() or CsvReaderFormat.for_schema(schema)"
+            )
             raise UsageError(message)
-        return FileSourceBuilder(FileSource(paths, stream_format))
+        return FileSourceBuilder(FileSource(_paths(paths), stream_format))
 
     @staticmethod
     def for_bulk_file_format(bulk_format: Any, *paths: str) -> FileSourceBuilder:
-        """Refuse: whole-file formats are read through Spark."""
-        message = (
-            f"FileSource.for_bulk_file_format({bulk_format!r}) is not available; read such files "
-            "with env.from_dataframe(spark.readStream.schema(...).parquet(path))"
-        )
+        """Start from a format of whole files and at least one path."""
+        if not isinstance(bulk_format, ReaderFormat):
+            message = (
+                f"FileSource.for_bulk_file_format: found {bulk_format!r}, expected a format such "
+                "as ParquetColumnarRowInputFormat(row_type)"
+            )
+            raise UsageError(message)
+        return FileSourceBuilder(FileSource(_paths(paths), bulk_format))
+
+
+def _paths(paths: tuple[str, ...]) -> tuple[str, ...]:
+    if not paths or not all(isinstance(path, str) and path for path in paths):
+        message = f"FileSource: got the paths {paths!r}, expected at least one path"
         raise UsageError(message)
+    return paths
 
 
 class FileSourceBuilder:
@@ -134,6 +155,17 @@ class FileSourceBuilder:
     def process_static_file_set(self) -> FileSourceBuilder:
         """Read the files that are there, then end; the default."""
         self._source = replace(self._source, discovery_interval_ms=None)
+        return self
+
+    def set_on_deserialization_error(self, how: str) -> FileSourceBuilder:
+        """Say what becomes of records that cannot be decoded: "fail", "skip" or "dead-letter".
+
+        What is left out is counted by the metric `numRecordsInErrors`. Of lines of text all can be.
+        """
+        OnError.named(how, SETTING)
+        if not isinstance(self._source.stream_format, ReaderFormat):
+            warn_once(log, f"{SETTING} has no effect on lines of text: all of them can be decoded")
+        self._source = replace(self._source, on_error=how)
         return self
 
     def set_file_enumerator(self, file_enumerator: Any) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The file-system seam of the sinks: eight calls, each one a point where a process may die.
+"""The file-system seam of the sinks: nine calls, each one a point where a process may die.
 
 Owns durability: `sync` makes contents survive a power failure, `sync_directory` makes names
 survive it. Every failure of the environment comes out as `StorageError`, except a missing file,
@@ -24,6 +24,9 @@ class FileSystem(Protocol):
 
     def create(self, path: str) -> BinaryIO:
         """Create a file for writing; raises `FileExistsError` rather than touch another's."""
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading; raises `FileNotFoundError` if it does not exist."""
 
     def sync(self, stream: BinaryIO) -> None:
         """Make what was written to an open file durable."""
@@ -88,6 +91,11 @@ class LocalFileSystem:
         """Create a file exclusively."""
         with storage_errors("create", path):
             return open(path, "xb")
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading."""
+        with storage_errors("read", path):
+            return open(path, "rb")
 
     def sync(self, stream: BinaryIO) -> None:
         """Flush Python's buffer, then the kernel's."""

@@ -5,7 +5,8 @@ and becomes `<prefix>-<uid>-s<subtask>-c<checkpoint>-<n><suffix>`. The first 16 
 tell job and operator, and the checkpoint is the first that its records can be in: that is how
 output of newer checkpoints than the restored one is found again. The committable is the JSON object
 `{"temp": path, "final": path, "size": bytes}`, so any subtask of any later attempt or job can
-finish the rename. Invariant: a visible file is complete, durable and never written again.
+finish the rename; `weir.connector.compacting_writer` adds to it. Invariant: a visible file is
+complete, durable and never written again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from weir.connector.bucket import BucketAssigner, BucketContext, check_bucket_id
+from weir.connector.compaction import Compaction
 from weir.connector.file_format import OpenPart, PartWriter
 from weir.connector.file_system import FileSystem, close_quietly, storage_errors
 from weir.connector.rolling import OutputFileConfig, RollingPolicy
@@ -42,6 +44,7 @@ class FileLayout:
     rolling_policy: RollingPolicy
     names: OutputFileConfig
     check_interval_ms: int = 60_000
+    compaction: Compaction | None = None
 
 
 @dataclass
@@ -67,7 +70,9 @@ def owner_digits(job_id: str, operator_id: str) -> str:
 
 
 @dataclass(frozen=True)
-class _ClosedPart:
+class ClosedPart:
+    """A hidden file that is whole."""
+
     temp: str
     number: int
     size: int
@@ -82,8 +87,14 @@ class FileSinkWriter(SinkWriter):
         layout: FileLayout,
         open_part: OpenPart,
         file_system: FileSystem,
+        *,
+        columns: Any = None,
     ) -> None:
-        """Touch nothing yet: directories and files appear with the first record."""
+        """Touch nothing yet: directories and files appear with the first record.
+
+        `columns` is the Arrow schema of batches that parts take as they are, None for none.
+        """
+        self._columns = columns
         self._context = context
         self._layout = layout
         self._open_part = open_part
@@ -92,7 +103,7 @@ class FileSinkWriter(SinkWriter):
         self._uid = owner_digits(context.job_id, context.operator_id) + unique_suffix(8)
         self._counter = 0
         self._open: dict[str, _OpenPart] = {}
-        self._closed: list[_ClosedPart] = []
+        self._closed: list[ClosedPart] = []
         self._directories: set[str] = set()
         self._last_check_ms = context.clock.now_ms()
 
@@ -109,6 +120,31 @@ class FileSinkWriter(SinkWriter):
             return
         for name, members in self._group(values, timestamps, now).items():
             self._append(name, members, now)
+
+    def write_columns(self, batch: Any) -> bool:
+        """Append a batch, if parts take such and all of its records are of one bucket."""
+        if self._columns is None or not batch.schema.equals(self._columns):
+            return False
+        now = self._clock.now_ms()
+        context = BucketContext(now, self.current_watermark)
+        bucket = self._layout.bucket_assigner.batch_bucket_id(context)
+        if bucket is None:
+            return False
+        self._roll_by_time(now)
+        if batch.num_rows:
+            self._append_columns(check_bucket_id(bucket), batch, now)
+        return True
+
+    def _append_columns(self, bucket: str, batch: Any, now: int) -> None:
+        policy = self._layout.rolling_policy
+        rows = batch.num_rows if policy.part_size_bytes is None else SLICE_ROWS
+        for start in range(0, batch.num_rows, rows):
+            part = self._open.get(bucket) or self._start(bucket, now)
+            with storage_errors("write", part.temp):
+                part.writer.write_columns(batch.slice(start, rows))
+            part.written_ms = now
+            if policy.is_full(part.writer.size_bytes()):
+                self._finish(bucket)
 
     def _group(
         self, values: list[Any], timestamps: list[int | None] | None, now: int
@@ -145,16 +181,7 @@ class FileSinkWriter(SinkWriter):
     def _start(self, bucket: str, now: int) -> _OpenPart:
         directory = os.path.join(self._layout.base_path, bucket) if bucket else self._base
         self._fs.make_directory(directory)
-        me, prefix = self._context, self._layout.names.part_prefix
-        owner = f"{me.operator_id[:8]}-{me.job_id}-a{me.attempt}"
-        while True:
-            number, self._counter = self._counter, self._counter + 1
-            temp = os.path.join(directory, f".{prefix}-{owner}-s{me.subtask}-{number}.inprogress")
-            try:
-                stream = self._fs.create(temp)
-            except FileExistsError:
-                continue
-            break
+        stream, temp, number = self._create_hidden(directory)
         try:
             with storage_errors("write", temp):
                 writer = self._open_part(stream)
@@ -165,6 +192,18 @@ class FileSinkWriter(SinkWriter):
         part = _OpenPart(stream, writer, temp, number, opened_ms=now, written_ms=now)
         self._open[bucket] = part
         return part
+
+    def _create_hidden(self, directory: str) -> tuple[BinaryIO, str, int]:
+        """Create a hidden file that nobody else has; its path and number come with it."""
+        me, prefix = self._context, self._layout.names.part_prefix
+        owner = f"{me.operator_id[:8]}-{me.job_id}-a{me.attempt}"
+        while True:
+            number, self._counter = self._counter, self._counter + 1
+            temp = os.path.join(directory, f".{prefix}-{owner}-s{me.subtask}-{number}.inprogress")
+            try:
+                return self._fs.create(temp), temp, number
+            except FileExistsError:
+                continue
 
     @property
     def _base(self) -> str:
@@ -188,7 +227,7 @@ class FileSinkWriter(SinkWriter):
         part.stream.close()
         del self._open[bucket]
         self._directories.add(os.path.dirname(part.temp))
-        self._closed.append(_ClosedPart(part.temp, part.number, size))
+        self._closed.append(ClosedPart(part.temp, part.number, size))
 
     def prepare(self, checkpoint_id: int) -> list[bytes]:
         """Close and sync every part file; the names stay hidden."""
@@ -205,7 +244,7 @@ class FileSinkWriter(SinkWriter):
             for p in closed
         ]
 
-    def _final(self, part: _ClosedPart, checkpoint_id: int) -> str:
+    def _final(self, part: ClosedPart, checkpoint_id: int) -> str:
         names = self._layout.names
         mine = f"{self._uid}-s{self._context.subtask}-c{checkpoint_id}-{part.number}"
         name = f"{names.part_prefix}-{mine}{names.part_suffix}"

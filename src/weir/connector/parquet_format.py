@@ -1,8 +1,8 @@
 """Parquet part files: records are gathered into row groups and typed by a declared row type.
 
-The schema comes from the format's `row_type` (a row type or a `pyarrow.Schema`), else from the
-type of the stream. A value that does not fit its field raises `UsageError` before its row group
-is written.
+The schema comes from the format's `row_type` (a row type, of `Types` or of `DataTypes`, or a
+`pyarrow.Schema`), else from the type of the stream. A value that does not fit its field raises
+`UsageError` before its row group is written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from weir.codec.arrow import arrow_schema_for, rows_to_batch
 from weir.common.typeinfo import RowTypeInfo
 from weir.common.types import Row, row_class
 from weir.connector.file_format import FileFormat, OpenPart, PartWriter
+from weir.connector.formats.row_types import arrow_schema, batches_of
 from weir.errors import UsageError
+from weir.table.types import RowType
 
 ROW_GROUP_ROWS = 65_536
 
@@ -35,10 +37,25 @@ class ParquetFormat(FileFormat):
 
     def bind(self, type_info: Any) -> OpenPart:
         """Find the schema; `UsageError` if neither type is columnar."""
-        declared = self.row_type if self.row_type is not None else type_info
-        schema, to_batch = columnar(declared, "the Parquet sink")
+        schema, to_batch = columnar(self._declared(type_info), "the Parquet sink")
         compression = self.compression
         return lambda stream: _ParquetPart(stream, schema, to_batch, compression)
+
+    def column_schema(self, type_info: Any) -> Any:
+        """Return the columns that files have."""
+        return columnar(self._declared(type_info), "the Parquet sink")[0]
+
+    def rewrite(self, parts: list[BinaryIO], stream: BinaryIO) -> None:
+        """Copy the row groups of all parts."""
+        first = pq.ParquetFile(parts[0])
+        with pq.ParquetWriter(stream, first.schema_arrow, compression=self.compression) as writer:
+            for part in parts:
+                file = pq.ParquetFile(part)
+                for index in range(file.num_row_groups):
+                    writer.write_table(file.read_row_group(index))
+
+    def _declared(self, type_info: Any) -> Any:
+        return self.row_type if self.row_type is not None else type_info
 
 
 def columnar(declared: Any, owner: str) -> tuple[pa.Schema, ToBatch]:
@@ -55,6 +72,8 @@ def columnar(declared: Any, owner: str) -> tuple[pa.Schema, ToBatch]:
 
 def try_columnar(declared: Any) -> tuple[pa.Schema, ToBatch] | None:
     """Do as `columnar`, but return None for a type that has no columns."""
+    if isinstance(declared, RowType):
+        return arrow_schema(declared), batches_of(declared)
     if isinstance(declared, pa.Schema):
         return declared, lambda values: _schema_batch(values, declared)
     if declared is None:
@@ -74,37 +93,86 @@ def try_columnar(declared: Any) -> tuple[pa.Schema, ToBatch] | None:
     return schema, to_batch
 
 
-class _ParquetPart(PartWriter):
+class RowsPart(PartWriter):
+    """Gathers records, or columns, and writes so many rows at once."""
+
     def __init__(
-        self, stream: BinaryIO, schema: pa.Schema, to_batch: ToBatch, compression: str
+        self, stream: BinaryIO, schema: pa.Schema, to_batch: ToBatch, rows_at_once: int
     ) -> None:
         self._stream = stream
+        self._schema = schema
         self._to_batch = to_batch
+        self._at_once = rows_at_once
         self._rows: list[Any] = []
-        self._writer = pq.ParquetWriter(stream, schema, compression=compression)
+        self._batches: list[pa.RecordBatch] = []
+        self._gathered = 0
 
     def write(self, values: list[Any]) -> None:
+        """Take records."""
+        self._flush_columns()
         self._rows.extend(values)
-        while len(self._rows) >= ROW_GROUP_ROWS:
-            self._flush(ROW_GROUP_ROWS)
+        while len(self._rows) >= self._at_once:
+            self._flush_rows(self._at_once)
+
+    def write_columns(self, batch: pa.RecordBatch) -> None:
+        """Take rows that are columns already."""
+        self._flush_rows(len(self._rows))
+        self._batches.append(batch)
+        self._gathered += batch.num_rows
+        if self._gathered >= self._at_once:
+            self._flush_columns()
 
     def size_bytes(self) -> int:
+        """Return the bytes that have left the encoder."""
         return self._stream.tell()
 
     def finish(self) -> None:
-        if self._rows:
-            self._flush(len(self._rows))
+        """Write the rest, and what the format has at its end."""
+        self._flush_rows(len(self._rows))
+        self._flush_columns()
+        self._close()
+
+    def abandon(self) -> None:
+        """Forget what was not written."""
+        self._rows.clear()
+        self._batches.clear()
+
+    def _flush_rows(self, count: int) -> None:
+        if count:
+            batch = self._to_batch(self._rows[:count])
+            del self._rows[:count]
+            self._write_table(pa.Table.from_batches([batch]))
+
+    def _flush_columns(self) -> None:
+        if self._batches:
+            table = pa.Table.from_batches(self._batches, self._schema)
+            self._batches, self._gathered = [], 0
+            self._write_table(table)
+
+    def _write_table(self, table: pa.Table) -> None:
+        raise NotImplementedError
+
+    def _close(self) -> None:
+        raise NotImplementedError
+
+
+class _ParquetPart(RowsPart):
+    def __init__(
+        self, stream: BinaryIO, schema: pa.Schema, to_batch: ToBatch, compression: str
+    ) -> None:
+        super().__init__(stream, schema, to_batch, ROW_GROUP_ROWS)
+        self._writer = pq.ParquetWriter(stream, schema, compression=compression)
+
+    def _write_table(self, table: pa.Table) -> None:
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+
+    def _close(self) -> None:
         self._writer.close()
 
     def abandon(self) -> None:
         # Its destructor would try to write the footer into a closed file, and complain.
-        self._rows.clear()
+        super().abandon()
         self._writer.is_open = False
-
-    def _flush(self, rows: int) -> None:
-        batch = self._to_batch(self._rows[:rows])
-        del self._rows[:rows]
-        self._writer.write_batch(batch, row_group_size=rows)
 
 
 def _as_rows(values: list[Any], declared: RowTypeInfo) -> list[Any]:

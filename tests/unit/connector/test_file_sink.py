@@ -15,12 +15,13 @@ import pytest
 from weir.common.typeinfo import Types
 from weir.common.types import Row
 from weir.connector.bucket import BucketAssigner, BucketContext
-from weir.connector.file_sink import FileSink, ParquetBulkWriters
+from weir.connector.file_sink import FileSink
 from weir.connector.file_system import LocalFileSystem
 from weir.connector.file_writer import MISSING_FILES, FileSinkWriter, owner_digits
 from weir.connector.rolling import OutputFileConfig, RollingPolicy
 from weir.connector.sink import SinkWriter, WriterContext
 from weir.connector.staged_batch import StagedBatchSink
+from weir.datastream.formats.parquet import ParquetBulkWriters
 from weir.errors import CorruptStateError, StorageError, UsageError
 
 JOB = "0123456789abcdef0123456789abcdef"

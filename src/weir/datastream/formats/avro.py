@@ -1,14 +1,22 @@
-"""Avro: PyFlink's names, and what to use instead of them."""
+"""Avro rows and files, at PyFlink's path; they need the extra `avro`."""
 
 from weir.common._absent import FORMATS, absent
-
-_FILES = "reads or writes in Java: use env.from_dataframe(spark.read.format('avro')…), and "
-_FILES += "stream.foreach_batch() to write"
-
-__getattr__ = absent(
-    __name__,
-    {
-        **FORMATS,
-        "AvroSchema GenericRecordAvroTypeInfo AvroInputFormat AvroBulkWriters": _FILES,
-    },
+from weir.connector.formats.avro import (
+    AvroBulkWriters,
+    AvroInputFormat,
+    AvroRowDeserializationSchema,
+    AvroRowSerializationSchema,
+    AvroSchema,
+    GenericRecordAvroTypeInfo,
 )
+
+__all__ = [
+    "AvroBulkWriters",
+    "AvroInputFormat",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
+    "GenericRecordAvroTypeInfo",
+]
+
+__getattr__ = absent(__name__, FORMATS)

@@ -1,5 +1,5 @@
-"""JSON: PyFlink's names, and what to use instead of them."""
+"""JSON rows, at PyFlink's path."""
 
-from weir.common._absent import FORMATS, absent
+from weir.connector.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 
-__getattr__ = absent(__name__, FORMATS)
+__all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]

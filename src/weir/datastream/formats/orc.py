@@ -1,8 +1,5 @@
-"""ORC: PyFlink's names, and what to use instead of them."""
+"""ORC files, at PyFlink's path."""
 
-from weir.common._absent import absent
+from weir.connector.formats.column_files import OrcBulkWriters
 
-__getattr__ = absent(
-    __name__,
-    {"OrcBulkWriters": "writes in Java: use ParquetBulkWriters, or stream.foreach_batch() for ORC"},
-)
+__all__ = ["OrcBulkWriters"]

@@ -1,15 +1,11 @@
-"""Parquet files: what is written here, and what to use instead of PyFlink's other names."""
+"""Parquet files, at PyFlink's path."""
 
-from weir.common._absent import absent
-from weir.connector.file_sink import ParquetBulkWriters
+from weir.connector.formats.avro import AvroParquetReaders, AvroParquetWriters
+from weir.connector.formats.column_files import ParquetBulkWriters, ParquetColumnarRowInputFormat
 
-__all__ = ["ParquetBulkWriters"]
-
-__getattr__ = absent(
-    __name__,
-    {
-        "AvroParquetReaders ParquetColumnarRowInputFormat": "reads in Java: use "
-        "env.from_dataframe(spark.read.parquet(…))",
-        "AvroParquetWriters": "writes in Java: use ParquetBulkWriters.for_row_type()",
-    },
-)
+__all__ = [
+    "AvroParquetReaders",
+    "AvroParquetWriters",
+    "ParquetBulkWriters",
+    "ParquetColumnarRowInputFormat",
+]

@@ -10,10 +10,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests import brokers
 
 from weir.common import Types
 from weir.connector.commit_target import CommitSink
-from weir.connector.jdbc import connection_arguments, statement_of
+from weir.connector.jdbc.dialect import dialect_of
 from weir.connector.sink import WriterContext
 from weir.datastream.connectors.jdbc import (
     JdbcConnectionOptions,
@@ -21,6 +22,7 @@ from weir.datastream.connectors.jdbc import (
     JdbcSink,
 )
 from weir.errors import StorageError, UsageError
+from weir.ids import new_job_id
 from weir.testing.clock import ManualClock
 from weir.testing.commit_target_conformance import CommitTargetConformance
 
@@ -29,7 +31,8 @@ PAIR = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
 
 def options(url: str, **more: str) -> JdbcConnectionOptions:
     made = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
-    made.with_url(url).with_driver_name("org.postgresql.Driver").with_user_name("test")
+    made.with_url(url).with_driver_name("org.postgresql.Driver")
+    made.with_user_name(more.get("user", "test"))
     return made.with_password(more.get("password", "secret")).build()
 
 
@@ -60,7 +63,7 @@ def table(postgres: str) -> Table:
 
 
 def context(**more: Any) -> WriterContext:
-    return WriterContext("0a" * 16, "ab" * 16, attempt=0, subtask=0, parallelism=1, **more)
+    return WriterContext(new_job_id(), "ab" * 16, attempt=0, subtask=0, parallelism=1, **more)
 
 
 @pytest.mark.postgres
@@ -112,24 +115,6 @@ def test_dates_decimals_and_bytes_arrive(table: Table) -> None:
     writer.close()
 
 
-@pytest.mark.postgres
-def test_mistakes_are_named_and_leave_nothing_behind(table: Table) -> None:
-    table.run(f"alter table {table.name} add primary key (id)")
-    sink = JdbcSink.exactly_once_sink(table.insert, PAIR, options(table.url))
-    writer = sink.create_writer(context())
-    writer.write_batch([(1, "a"), (1, "again")], None)
-    prepared = writer.prepare(1)
-    with pytest.raises(UsageError, match="UniqueViolation"):
-        writer.commit(prepared)
-    writer.close()
-    assert table.rows() == []
-    missing = JdbcSink.sink("insert into nowhere values (?, ?)", PAIR, options(table.url))
-    writer = missing.create_writer(context())
-    writer.write_batch([(1, "a")], None)
-    with pytest.raises(UsageError, match='relation "nowhere" does not exist'):
-        writer.prepare(1)
-
-
 def test_a_database_that_is_down_is_said_and_its_password_is_not() -> None:
     given = options("jdbc:postgresql://127.0.0.1:1/test")
     assert "secret" not in repr(given)
@@ -142,11 +127,12 @@ def test_a_database_that_is_down_is_said_and_its_password_is_not() -> None:
 
 
 def test_statements_and_urls_of_jdbc_are_understood() -> None:
-    assert statement_of("insert into t values (?, '?%', \"?\", ?)") == (
+    url = "jdbc:postgresql://h:7/db?sslmode=require&user=x"
+    dialect = dialect_of(url)
+    assert dialect.statement("insert into t values (?, '?%', \"?\", ?)") == (
         "insert into t values (%s, '?%%', \"?\", %s)"
     )
-    found = connection_arguments(options("jdbc:postgresql://h:7/db?sslmode=require&user=x"))
-    assert found == {
+    assert dialect.arguments(options(url)) == {
         "host": "h",
         "port": "7",
         "dbname": "db",
@@ -154,10 +140,117 @@ def test_statements_and_urls_of_jdbc_are_understood() -> None:
         "user": "test",
         "password": "secret",
     }
-    with pytest.raises(UsageError, match="expected 'jdbc:postgresql") as refused:
-        options("jdbc:mysql://h/db?password=secret")
+    with pytest.raises(UsageError, match="expected one of 'jdbc:postgresql") as refused:
+        options("jdbc:oracle://h/db?password=secret")
     assert "secret" not in str(refused.value)
     with pytest.raises(UsageError, match="has 1 parameters, and rows have 2 fields"):
         JdbcSink.sink("insert into t values (?)", PAIR, options("jdbc:postgresql://h/d"))
     with pytest.raises(UsageError, match="needs rows"):
         JdbcSink.sink("insert into t values (?)", Types.INT(), options("jdbc:postgresql://h/d"))
+
+
+BAD = {
+    "table missing": ("insert into nowhere values (?, ?)", 'relation "nowhere" does not exist'),
+    "column missing": ("insert into {t} (id, title) values (?, ?)", 'column "title"'),
+    "syntax": ("insert int {t} values (?, ?)", "syntax error"),
+    "type mismatch": ("insert into {t} (name, id) values (?, ?)", "invalid input syntax for"),
+    "duplicate key": ("insert into {t}_keyed values (?, ?)", "UniqueViolation"),
+    "not null": ("insert into {t}_full (id) values (?::int + length(?))", "null value in column"),
+    "value too long": ("insert into {t}_short values (?, ?)", "too long"),
+    "no right": ("insert into pg_catalog.pg_am values (?, ?, 0, 'i')", "pg_am"),
+}
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("exactly_once", [True, False])
+@pytest.mark.parametrize("what", BAD)
+def test_mistakes_end_with_the_database_s_words_and_leave_nothing(
+    table: Table, what: str, exactly_once: bool
+) -> None:
+    table.run(f"create table {table.name}_keyed (id int primary key, name text)")
+    table.run(f"create table {table.name}_full (id int, name text not null)")
+    table.run(f"create table {table.name}_short (id int, name varchar(2))")
+    statement, said = BAD[what]
+    make = JdbcSink.exactly_once_sink if exactly_once else JdbcSink.sink
+    sink = make(statement.format(t=table.name), PAIR, options(table.url))
+    writer = sink.create_writer(context())
+    writer.write_batch([(1, "a"), (1, "again")], None)
+    with pytest.raises(UsageError, match=said) as refused:
+        writer.commit(writer.prepare(1))
+    assert f"'{table.url}' failed while writing" in str(refused.value)
+    writer.close()
+    for end in ("", "_keyed", "_full", "_short"):
+        assert table.run(f"select count(*) from {table.name}{end}") == [(0,)]
+
+
+@pytest.mark.postgres
+def test_a_value_that_is_not_of_the_declared_type_is_refused_before_the_barrier(
+    table: Table,
+) -> None:
+    writer = JdbcSink.exactly_once_sink(table.insert, PAIR, options(table.url)).create_writer(
+        context()
+    )
+    with pytest.raises(UsageError, match="cannot hold 'one' of type str"):
+        writer.write_batch([("one", "a")], None)
+    writer.close()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: Any) -> Any:
+    """A PostgreSQL that asks for passwords, and has a small disk for one table."""
+    folder = tmp_path_factory.mktemp("guarded")
+    with brokers.own("postgres", folder) as server:
+        plain = f"postgresql://test@{server.address}"
+        with psycopg.connect(plain, autocommit=True) as connection:
+            connection.execute("create role weir login superuser password 'right-canary'")
+        server.require_passwords()
+        yield server
+
+
+@pytest.mark.postgres
+def test_a_wrong_password_and_a_missing_database_are_said_and_the_right_one_works(
+    guarded: Any,
+) -> None:
+    def writer(password: str, address: str = guarded.address) -> Any:
+        made = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_user_name("weir")
+        made.with_url(f"jdbc:postgresql://{address}").with_password(password)
+        sql = "insert into pg_temp.t values (?, ?)"
+        sink = JdbcSink.sink(sql, PAIR, made.build())
+        found = sink.create_writer(context())
+        found.write_batch([(1, "a")], None)
+        return found
+
+    with pytest.raises(UsageError, match="password authentication failed") as refused:
+        writer("wrong-canary").prepare(1)
+    assert "wrong-canary" not in str(refused.value)
+    with pytest.raises(UsageError, match='database "nowhere" does not exist'):
+        writer("right-canary", guarded.address.replace("/test", "/nowhere")).prepare(1)
+    with pytest.raises(UsageError, match="does not exist"):
+        writer("right-canary").prepare(1)
+
+
+@pytest.mark.postgres
+def test_a_full_disk_is_worth_another_try_and_nothing_is_half_written(
+    guarded: Any, tmp_path: Any
+) -> None:
+    url = f"jdbc:postgresql://{guarded.address}"
+    given = options(url, user="weir", password="right-canary")
+    plain = f"postgresql://weir:right-canary@{guarded.address}"
+    with guarded.small_disk() as place, psycopg.connect(plain, autocommit=True) as connection:
+        connection.execute(f"create tablespace small location '{place}'")
+        connection.execute("create table narrow (id int, name text) tablespace small")
+        connection.execute("alter table narrow alter column name set storage external")
+        sink = JdbcSink.exactly_once_sink("insert into narrow values (?, ?)", PAIR, given)
+        writer = sink.create_writer(context())
+        writer.write_batch([(n, "x" * 200_000) for n in range(40)], None)
+        prepared = writer.prepare(1)
+        with pytest.raises(StorageError, match="DiskFull"):
+            writer.commit(prepared)
+        assert connection.execute("select count(*) from narrow").fetchone() == (0,)
+        guarded.grow_disk(place)
+        connection.execute("vacuum narrow")
+        writer.commit(prepared)
+        assert connection.execute("select count(*) from narrow").fetchone() == (40,)
+        writer.close()
+        connection.execute("drop table narrow")
+        connection.execute("drop tablespace small")

@@ -1,0 +1,303 @@
+"""What databases do differently: drivers, the table of markers, and what their errors mean.
+
+A dialect is chosen by the URL. It says how to connect, how a marker is written and which errors are
+the program's fault. Every statement here has `?` for its parameters.
+
+Exactly once needs three things of a database, and each of these has them: transactions over several
+tables, an update that tells how many rows it has changed, and locks that a dying client lets go.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+from urllib.parse import parse_qsl
+
+from weir.connector.jdbc.copying import find_copy, plain_insert
+from weir.errors import UsageError
+
+TABLE = "weir_commits"
+MARK = (
+    f"update {TABLE} set checkpoint = ?, changed = current_timestamp "
+    "where identity = ? and fence = ? and checkpoint < ?"
+)
+ASK = f"select checkpoint from {TABLE} where identity = ?"
+ASK_FENCE = f"select fence from {TABLE} where identity = ?"
+_FENCE = f"insert into {TABLE} (identity, checkpoint, fence) values (?, 0, 1) "
+_QUOTED = re.compile(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`)")
+_CONNECT_S = 10
+_WAIT_S = 60
+# A process that sleeps in the middle of a transaction must not keep the others waiting for ever.
+_IDLE = f"-c idle_in_transaction_session_timeout={_WAIT_S * 1000}"
+
+
+class Place(Protocol):
+    """Where the database is, and who asks."""
+
+    @property
+    def url(self) -> str:
+        """The URL of the database."""
+
+    @property
+    def user_name(self) -> str | None:
+        """Who asks."""
+
+    @property
+    def password(self) -> str | None:
+        """What proves it."""
+
+
+class Dialect(ABC):
+    """One kind of database; stateless, so that it need not travel."""
+
+    name: ClassVar[str]
+    form: ClassVar[str]
+    """How its URLs look."""
+    pattern: ClassVar[re.Pattern[str]]
+    placeholder: ClassVar[str] = "%s"
+    create: ClassVar[tuple[str, ...]]
+    """What makes the table of markers, where there is none."""
+    fence: ClassVar[str] = (
+        _FENCE + f"on conflict (identity) do update set fence = {TABLE}.fence + 1"
+    )
+    begin: ClassVar[str] = "begin"
+
+    @abstractmethod
+    def driver(self) -> Any:
+        """Return the module of the driver; `UsageError` says how to install it."""
+
+    @abstractmethod
+    def arguments(self, place: Place) -> dict[str, Any]:
+        """Return what the driver is called with."""
+
+    @abstractmethod
+    def connect(self, place: Place) -> Any:
+        """Return a connection without a transaction."""
+
+    @abstractmethod
+    def is_mistake(self, error: Exception) -> bool:
+        """Tell whether trying again cannot help: statement, values or password are wrong."""
+
+    def adapt(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
+        """Return rows with values that the driver takes."""
+        return rows
+
+    def write(
+        self, cursor: Any, sql: str, rows: Sequence[tuple[Any, ...]], types: Sequence[Any]
+    ) -> None:
+        """Run a statement for every row, whose fields have the declared types."""
+        cursor.executemany(self.statement(sql), self.adapt(rows))
+
+    def statement(self, sql: str) -> str:
+        """Return a statement as the driver wants it: `?` outside of quotes are parameters."""
+        if self.placeholder == "?":
+            return sql
+        parts = [part.replace("%", "%%") for part in _QUOTED.split(sql)]
+        parts[::2] = [part.replace("?", self.placeholder) for part in parts[::2]]
+        return "".join(parts)
+
+
+def parameters_of(sql: str) -> int:
+    """Return how many parameters a statement has."""
+    return sum(part.count("?") for part in _QUOTED.split(sql)[::2])
+
+
+def _server(match: re.Match[str], place: Place, port: str) -> dict[str, str]:
+    """Return host, port, database, user and password, and what else the URL says."""
+    host, given, name, rest = match.groups()
+    said = dict(parse_qsl(rest or ""))
+    user, password = said.pop("user", None), said.pop("password", None)
+    found = {"host": host, "port": given or port, "database": name, **said}
+    who = {"user": place.user_name or user, "password": place.password or password}
+    return {**found, **{key: value for key, value in who.items() if value}}
+
+
+def _url(*schemes: str) -> re.Pattern[str]:
+    return re.compile(rf"jdbc:(?:{'|'.join(schemes)})://([^/:?]+)(?::(\d+))?/([^?]*)(?:\?(.*))?")
+
+
+class PostgreSQL(Dialect):
+    """By psycopg. A sleeping client is thrown out after a minute, so nobody waits longer for it."""
+
+    name = "PostgreSQL"
+    form = "jdbc:postgresql://host:port/database"
+    pattern = _url("postgresql")
+    create = (
+        # Two processes that make it at once would refuse each other.
+        f"select pg_advisory_xact_lock(hashtext('{TABLE}'))",
+        f"create table if not exists {TABLE} (identity text primary key, checkpoint bigint not "
+        "null, fence bigint not null, changed timestamptz not null default now())",
+    )
+
+    def driver(self) -> Any:
+        """Return psycopg."""
+        try:
+            import psycopg
+        except ImportError as error:
+            msg = "PostgreSQL needs the package psycopg: pip install 'weir-spark[postgres]'"
+            raise UsageError(msg) from error
+        return psycopg
+
+    def arguments(self, place: Place) -> dict[str, Any]:
+        """Return the words of a connection string."""
+        found = _server(_match(self, place.url), place, "5432")
+        found["dbname"] = found.pop("database")
+        return found
+
+    def connect(self, place: Place) -> Any:
+        """Connect."""
+        given = {"options": _IDLE, **self.arguments(place)}
+        return self.driver().connect(autocommit=True, connect_timeout=_CONNECT_S, **given)
+
+    def write(
+        self, cursor: Any, sql: str, rows: Sequence[tuple[Any, ...]], types: Sequence[Any]
+    ) -> None:
+        """Copy rows where that leaves the same behind as the statement; see `copying`."""
+        insert = plain_insert(sql, types)
+        copy = None if insert is None else find_copy(cursor, insert)
+        if copy is None:
+            super().write(cursor, sql, rows, types)
+        else:
+            copy.write(cursor, rows)
+
+    def is_mistake(self, error: Exception) -> bool:
+        """Go by the kind of error; while it connects there is only a text."""
+        driver = self.driver()
+        if isinstance(error, (driver.DataError, driver.IntegrityError, driver.ProgrammingError)):
+            return True
+        text = r"authentication failed|no password supplied|no pg_hba.conf|FATAL:.*does not exist"
+        return getattr(error, "sqlstate", None) is None and bool(re.search(text, str(error)))
+
+
+class SQLite(Dialect):
+    """A file on one host. Dates and decimals become text; one transaction at a time."""
+
+    name = "SQLite"
+    form = "jdbc:sqlite:/path/of/file.db"
+    pattern = re.compile(r"jdbc:sqlite:([^?]+)")
+    placeholder = "?"
+    create = (
+        f"create table if not exists {TABLE} (identity text primary key, checkpoint integer not "
+        "null, fence integer not null, changed text not null default current_timestamp)",
+    )
+    # A transaction that begins to write later could be refused then.
+    begin = "begin immediate"
+
+    def driver(self) -> Any:
+        """Return the driver of the standard library."""
+        return sqlite3
+
+    def arguments(self, place: Place) -> dict[str, Any]:
+        """Return the path."""
+        return {"database": _match(self, place.url)[1]}
+
+    def connect(self, place: Place) -> Any:
+        """Open the file; who finds it locked waits for a minute."""
+        # Checkpoints are committed by one thread after the other.
+        return sqlite3.connect(
+            **self.arguments(place), timeout=_WAIT_S, isolation_level=None, check_same_thread=False
+        )
+
+    def is_mistake(self, error: Exception) -> bool:
+        """Go by the kind of error, and by its text where one kind has both."""
+        if isinstance(error, sqlite3.OperationalError):
+            text = r"no such|syntax error|has no column|near \"|unable to open"
+            return re.search(text, str(error)) is not None
+        return isinstance(error, sqlite3.Error)
+
+    def adapt(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
+        """Write dates and decimals as text: SQLite has no types for them."""
+        return [tuple(map(_as_text, row)) for row in rows]
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    return str(value) if isinstance(value, decimal.Decimal) else value
+
+
+class MySQL(Dialect):
+    """MySQL and MariaDB by PyMySQL. Tables have to be of InnoDB: others know no transactions."""
+
+    name = "MySQL"
+    form = "jdbc:mysql://host:port/database or jdbc:mariadb://host:port/database"
+    pattern = _url("mysql", "mariadb")
+    create = (
+        f"create table if not exists {TABLE} (identity varchar(255) character set ascii primary "
+        "key, checkpoint bigint not null, fence bigint not null, changed timestamp not null "
+        "default current_timestamp) engine = InnoDB",
+    )
+    fence = _FENCE + "on duplicate key update fence = fence + 1"
+    # Access denied, unknown database, unknown column, wrong value, no default, no right.
+    _MISTAKES = frozenset({1044, 1045, 1049, 1054, 1366, 1364, 1142})
+
+    def driver(self) -> Any:
+        """Return PyMySQL."""
+        try:
+            import pymysql
+        except ImportError as error:
+            msg = "MySQL and MariaDB need the package PyMySQL: pip install 'weir-spark[mysql]'"
+            raise UsageError(msg) from error
+        return pymysql
+
+    def arguments(self, place: Place) -> dict[str, Any]:
+        """Return the arguments of PyMySQL; it has no others that a URL could give."""
+        found = _server(_match(self, place.url), place, "3306")
+        known = {"host", "database", "user", "password"}
+        return {k: v for k, v in found.items() if k in known} | {"port": int(found["port"])}
+
+    def connect(self, place: Place) -> Any:
+        """Connect; who is silent for a minute is thrown out, and with it a sleeping transaction."""
+        return self.driver().connect(
+            **self.arguments(place),
+            autocommit=True,
+            connect_timeout=_CONNECT_S,
+            charset="utf8mb4",
+            init_command=f"set session wait_timeout = {_WAIT_S}",
+        )
+
+    def is_mistake(self, error: Exception) -> bool:
+        """Go by the kind of error, and by its number where one kind has both."""
+        kinds = self.driver().err
+        if isinstance(error, (kinds.DataError, kinds.IntegrityError, kinds.ProgrammingError)):
+            return True
+        return bool(error.args) and error.args[0] in self._MISTAKES
+
+
+DIALECTS: tuple[Dialect, ...] = (PostgreSQL(), SQLite(), MySQL())
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as messages show it: parameters, and what is before `@`, can be secret."""
+    return re.sub(r"//[^/]*@", "//…@", url.partition("?")[0])
+
+
+def dialect_of(url: str) -> Dialect:
+    """Return the dialect of a URL.
+
+    Raises:
+        UsageError: no database that is known here has such URLs.
+    """
+    found = next((dialect for dialect in DIALECTS if dialect.pattern.fullmatch(url)), None)
+    if found is None:
+        shown = shown_url(url)
+        forms = ", ".join(repr(dialect.form) for dialect in DIALECTS)
+        msg = (
+            f"with_url: {shown!r}, expected one of {forms}; other databases are written by "
+            "foreach_batch and Spark's JDBC writer"
+        )
+        raise UsageError(msg)
+    return found
+
+
+def _match(dialect: Dialect, url: str) -> re.Match[str]:
+    match = dialect.pattern.fullmatch(url)
+    if match is None:
+        msg = f"{shown_url(url)!r} is no URL of {dialect.name}"
+        raise UsageError(msg)
+    return match

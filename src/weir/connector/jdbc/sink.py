@@ -1,0 +1,180 @@
+"""`JdbcSink` by PyFlink's names: no driver of Java is needed.
+
+`sink` writes batches as they come, again after a failure: at least once, so its statement should
+replace what it finds (`ON CONFLICT … DO UPDATE`). `exactly_once_sink` writes the rows of a
+checkpoint and a marker in one transaction when the checkpoint is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weir.clock import Clock
+from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo
+from weir.connector.commit_target import CommitSink, CommitTarget
+from weir.connector.jdbc.database import Database
+from weir.connector.jdbc.dialect import parameters_of
+from weir.connector.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+from weir.connector.jdbc.target import JdbcTarget
+from weir.connector.sink import Sink, SinkWriter, WriterContext, blame
+from weir.errors import StorageError, UsageError
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """A statement and the type whose fields are its parameters."""
+
+    sql: str
+    type_info: Any
+
+    def __post_init__(self) -> None:
+        """Refuse a statement whose parameters are not the fields of the rows."""
+        if not isinstance(self.type_info, (RowTypeInfo, TupleTypeInfo)):
+            msg = f"JdbcSink needs rows: the type is {self.type_info!r}, expected Types.ROW(...)"
+            raise UsageError(msg)
+        fields, marks = len(self.types), parameters_of(self.sql)
+        if fields != marks:
+            msg = f"JdbcSink: {self.sql!r} has {marks} parameters, and rows have {fields} fields"
+            raise UsageError(msg)
+
+    @property
+    def types(self) -> Sequence[Any]:
+        """The declared types of the parameters."""
+        found: Sequence[Any] = self.type_info.get_field_types()
+        return found
+
+    def parameters(self, values: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        check = self.type_info.check
+        for value in values:
+            try:
+                yield tuple(check(value))
+            except BaseException as error:  # noqa: PERF203 - it names the record
+                blame(error, value)
+                raise
+
+
+class JdbcSink(Sink):
+    """Writes batches as they come: at least once.
+
+    Example:
+        connection = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
+        connection = connection.with_url("jdbc:postgresql://host/shop").build()
+        sql = "INSERT INTO payments VALUES (?, ?)"
+        row = Types.ROW([Types.STRING(), Types.LONG()])
+        JdbcSink.sink(sql, row, connection)
+    """
+
+    def __init__(
+        self,
+        statement: _Statement,
+        connection: JdbcConnectionOptions,
+        execution: JdbcExecutionOptions,
+    ) -> None:
+        """Use `JdbcSink.sink`."""
+        self._statement = statement
+        self._connection = connection
+        self._execution = execution
+
+    @staticmethod
+    def sink(
+        sql: str,
+        type_info: Any,
+        jdbc_connection_options: JdbcConnectionOptions,
+        jdbc_execution_options: JdbcExecutionOptions | None = None,
+    ) -> JdbcSink:
+        """Write each row by a statement whose `?` are the row's fields; at least once."""
+        execution = jdbc_execution_options or JdbcExecutionOptions()
+        return JdbcSink(_Statement(sql, type_info), jdbc_connection_options, execution)
+
+    @staticmethod
+    def exactly_once_sink(
+        sql: str,
+        type_info: Any,
+        jdbc_connection_options: JdbcConnectionOptions,
+        jdbc_execution_options: JdbcExecutionOptions | None = None,
+    ) -> ExactlyOnceJdbcSink:
+        """Write the rows of a checkpoint in one transaction with a marker, when it is complete."""
+        return ExactlyOnceJdbcSink(_Statement(sql, type_info), jdbc_connection_options)
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        """Create the writer of one subtask."""
+        database = Database(self._connection)
+        return _BatchWriter(self._statement, database, self._execution, context.clock)
+
+
+class ExactlyOnceJdbcSink(CommitSink):
+    """Writes every row once; see `JdbcSink.exactly_once_sink`."""
+
+    def __init__(self, statement: _Statement, connection: JdbcConnectionOptions) -> None:
+        """Use `JdbcSink.exactly_once_sink`."""
+        self._statement = statement
+        self._connection = connection
+
+    def open_target(self, context: WriterContext) -> CommitTarget:
+        """Return a target for one subtask."""
+        return JdbcTarget(self._connection, self._statement.sql, self._statement.types)
+
+    def rows_of(self, values: list[Any], timestamps: list[int | None] | None) -> Iterable[Any]:
+        """Return the parameters of every row."""
+        return self._statement.parameters(values)
+
+
+class _BatchWriter(SinkWriter):
+    def __init__(
+        self,
+        statement: _Statement,
+        database: Database,
+        execution: JdbcExecutionOptions,
+        clock: Clock,
+    ) -> None:
+        self._statement = statement
+        self._database = database
+        self._execution = execution
+        self._clock = clock
+        self._rows: list[tuple[Any, ...]] = []
+        self._since_ms = clock.monotonic_ms()
+
+    def write_batch(self, values: list[Any], timestamps: list[int | None] | None) -> None:
+        self._rows.extend(self._statement.parameters(values))
+        now, how = self._clock.monotonic_ms(), self._execution
+        is_old = 0 < how.batch_interval_ms <= now - self._since_ms
+        if is_old or len(self._rows) >= how.batch_size:
+            self._flush()
+
+    def _flush(self) -> None:
+        size = self._execution.batch_size
+        while self._rows:
+            self._write(self._rows[:size])
+            del self._rows[:size]
+        self._since_ms = self._clock.monotonic_ms()
+
+    def _write(self, rows: list[tuple[Any, ...]]) -> None:
+        for left in range(self._execution.max_retries, -1, -1):
+            try:
+                with self._database.transaction("writing a batch") as cursor:
+                    statement = self._statement
+                    self._database.write(cursor, statement.sql, rows, statement.types)
+            except StorageError:  # noqa: PERF203 - it is tried again
+                if not left:
+                    raise
+            else:
+                return
+
+    def prepare(self, checkpoint_id: int) -> list[bytes]:
+        self._flush()
+        return []
+
+    def commit(self, committables: list[bytes]) -> None:
+        """Nothing is prepared, so nothing is left to do."""
+
+    def finish(self) -> None:
+        self._flush()
+
+    def abort(self) -> None:
+        self._rows = []
+
+    def close(self) -> None:
+        self.abort()
+        self._database.close()

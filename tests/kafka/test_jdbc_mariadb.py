@@ -1,0 +1,148 @@
+"""JdbcSink and JdbcSource against a real MariaDB: the dialect of MySQL."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from tests import brokers
+
+from weir.common import Types
+from weir.connector.commit_target import CommitSink
+from weir.connector.sink import WriterContext
+from weir.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
+from weir.errors import StorageError, UsageError
+from weir.testing.commit_target_conformance import CommitTargetConformance
+
+pytestmark = pytest.mark.mariadb
+PAIR = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
+
+
+def options(url: str, password: str = "secret") -> JdbcConnectionOptions:
+    made = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url)
+    return made.with_user_name("test").with_password(password).build()
+
+
+class Table:
+    """A table of a test, and what a reader sees of it."""
+
+    def __init__(self, server: brokers.MariaDB) -> None:
+        self.url, self.name = f"jdbc:mariadb://{server.address}", f"t{uuid.uuid4().hex[:10]}"
+        self._port = server.port
+        self.run(f"create table {self.name} (id int, name varchar(20)) engine = InnoDB")
+
+    def run(self, statement: str) -> tuple[tuple[Any, ...], ...]:
+        place = {"host": "127.0.0.1", "port": self._port, "database": "test"}
+        connection = pymysql.connect(**place, user="test", password="secret", autocommit=True)
+        with connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall()
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return list(self.run(f"select * from {self.name}"))
+
+    @property
+    def insert(self) -> str:
+        return f"insert into {self.name} values (?, ?)"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.MariaDB]:
+    with brokers.own("mariadb", Path(tmp_path_factory.mktemp("mariadb"))) as started:
+        yield started
+
+
+@pytest.fixture
+def table(server: brokers.MariaDB) -> Table:
+    return Table(server)
+
+
+def context() -> WriterContext:
+    return WriterContext("0a" * 16, "ab" * 16, attempt=0, subtask=0, parallelism=1)
+
+
+class TestExactlyOnceInMariaDB(CommitTargetConformance):
+    @pytest.fixture(autouse=True)
+    def _table(self, table: Table) -> None:
+        self.table = table
+
+    def make_sink(self) -> CommitSink:
+        return JdbcSink.exactly_once_sink(self.table.insert, PAIR, options(self.table.url))
+
+    def visible(self) -> Iterable[Any]:
+        return self.table.rows()
+
+
+def test_values_of_all_kinds_arrive_as_they_are(table: Table) -> None:
+    table.run("create table kinds (b boolean, n decimal(9, 2), d date, at datetime(3), x blob)")
+    kinds = [
+        Types.BOOLEAN(),
+        Types.BIG_DEC(),
+        Types.SQL_DATE(),
+        Types.SQL_TIMESTAMP(),
+        Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    ]
+    insert = "insert into kinds values (?, ?, ?, ?, ?)"
+    writer = JdbcSink.sink(insert, Types.ROW(kinds), options(table.url)).create_writer(context())
+    at = datetime.datetime(2024, 2, 29, 1, 2, 3, 4_000)
+    writer.write_batch([(True, decimal.Decimal("1.50"), at.date(), at, b"\x00%s")], None)
+    writer.prepare(1)
+    writer.close()
+    assert table.run("select * from kinds") == (
+        (1, decimal.Decimal("1.50"), at.date(), at, b"\x00%s"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("insert into nowhere values (?, ?)", "doesn't exist"),
+        ("insert into {t} (id, title) values (?, ?)", "Unknown column 'title'"),
+        ("insert into {t} (name, id) values (?, ?)", "Incorrect integer value"),
+        ("insert int {t} values (?, ?)", "SQL syntax"),
+    ],
+)
+def test_mistakes_end_with_the_database_s_own_words(
+    table: Table, statement: str, said: str
+) -> None:
+    sql = statement.format(t=table.name)
+    writer = JdbcSink.exactly_once_sink(sql, PAIR, options(table.url)).create_writer(context())
+    writer.write_batch([(1, "a")], None)
+    prepared = writer.prepare(1)
+    with pytest.raises(UsageError, match=said):
+        writer.commit(prepared)
+    writer.close()
+    assert table.rows() == []
+
+
+def test_a_wrong_password_is_a_mistake_and_a_server_that_is_down_is_not(
+    table: Table, tmp_path: Path
+) -> None:
+    wrong = JdbcSink.exactly_once_sink(table.insert, PAIR, options(table.url, "other"))
+    writer = wrong.create_writer(context())
+    writer.write_batch([(1, "a")], None)
+    prepared = writer.prepare(1)
+    with pytest.raises(UsageError, match="Access denied") as refused:
+        writer.commit(prepared)
+    assert "other" not in str(refused.value)
+    with brokers.own("mariadb", tmp_path) as server:
+        place = Table(server)
+        sink = JdbcSink.exactly_once_sink(place.insert, PAIR, options(place.url))
+        writer = sink.create_writer(context())
+        writer.write_batch([(1, "a")], None)
+        prepared = writer.prepare(1)
+        server.kill()
+        with pytest.raises(StorageError):
+            writer.commit(prepared)
+        server.start()
+        again = sink.create_writer(context())
+        again.commit(prepared)
+        again.commit(prepared)
+        assert place.rows() == [(1, "a")]
+        again.close()

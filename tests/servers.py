@@ -23,11 +23,14 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
 CACHE = Path.home() / ".cache" / "weir-tests"
-_JARS = Path(pyspark.__file__).parent / "jars"
+# For JVMs that live for seconds or have little to do.
+QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# Every test process imports this file; most need no Spark.
+_SPARK = Path(importlib.util.find_spec("pyspark").origin).parent
+_JARS = _SPARK / "jars"
 # Java runs a source file by itself. The jar's own main class would need JUnit.
 _CLUSTER = """
 import java.nio.file.*;
@@ -118,7 +121,7 @@ def hdfs_server(folder: Path) -> Iterator[str]:
     source.write_text(_CLUSTER)
     # Its web server unpacks itself into the temporary directory and leaves that behind.
     scratch = f"-Djava.io.tmpdir={folder}"
-    command = [java, "-Xmx512m", scratch, "-cp", path, str(source), str(folder)]
+    command = [java, "-Xmx512m", *QUICK_JVM, scratch, "-cp", path, str(source), str(folder)]
     with _process(command, log) as process:
         _await(ready.exists, process, log, 60)
         yield ready.read_text()
@@ -132,7 +135,7 @@ def _cluster_jar() -> Path:
     CACHE.mkdir(parents=True, exist_ok=True)
     script = CACHE / "empty.py"
     script.write_text("")
-    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit")]
+    command = [str(_SPARK / "bin" / "spark-submit")]
     command += ["--packages", f"org.apache.hadoop:hadoop-client-minicluster:{version}"]
     command += ["--exclude-packages", "org.apache.hadoop:hadoop-client-api,"
                 "org.apache.hadoop:hadoop-client-runtime"]  # fmt: skip

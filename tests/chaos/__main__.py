@@ -1,12 +1,13 @@
 """`make chaos`: attack a job on Spark with seeded faults and count what comes out.
 
 Usage: python -m tests.chaos [--faults N] [--seed N] [--backend NAME] [--mode NAME] [--kinds A,B]
-                             [--storage NAME] [--cluster] [--report FILE]
+                             [--storage NAME] [--cluster] [--ends] [--patience N] [--report FILE]
 
-Without --backend, --kinds, --storage and --cluster the faults are dealt out to all backends, which
-take turns in the modes, and a tenth each to runs with jumping clocks, with checkpoints in S3, and
-on a cluster of two hosts. The exit code is 0 if nothing was lost, duplicated, wrong or left over,
-and no job died or restarted without need.
+With --ends the job reads from Kafka and writes to Kafka and PostgreSQL, both of the run, which are
+attacked, too. Without --backend, --kinds, --storage, --cluster and --ends the faults are dealt out
+to all backends, which take turns in the modes, and a tenth each to runs with jumping clocks, with
+checkpoints in S3, and on a cluster of two hosts. The exit code is 0 if nothing was lost,
+duplicated, wrong or left over, and no job died or restarted without need.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ def wishes_of(words: list[str]) -> tuple[Wishes, Path | None]:
     parser.add_argument("--kinds", help="names of kinds of faults, with commas between them")
     parser.add_argument("--storage", choices=list(STORAGES))
     parser.add_argument("--cluster", action="store_true", help="two hosts in namespaces: root")
+    parser.add_argument("--ends", action="store_true", help="from Kafka to Kafka and PostgreSQL")
+    parser.add_argument("--patience", type=float, default=1.0, help="wait so many times as long")
     parser.add_argument("--report", type=Path, help="write tables in Markdown to a file")
     found = vars(parser.parse_args(words))
     names, path = found.pop("kinds"), found.pop("report")
@@ -56,6 +59,7 @@ def _needs(plan: Plan) -> list[str]:
         "clock": set(plan.kinds) == {Kind.CLOCK},
         "s3": plan.storage == "s3",
         "cluster": plan.cluster,
+        "ends": plan.ends,
     }
     return [name for name, needed in wanted.items() if needed]
 

@@ -47,13 +47,18 @@ class Kind(enum.Enum):
     EXECUTOR = "an executor is killed"
     HOST = "a host loses power; later it starts again, with its Spark worker"
     NETWORK = "a host is cut off, for longer or for shorter than the lease"
+    BROKER = "the Kafka broker is killed, and started again"
+    DATABASE = "the database is killed, and started again"
+    ZOMBIE = "slots stand still, their driver is killed, another goes on; then they wake"
 
 
 PLANNED = {Kind.SAVEPOINT, Kind.RESCALE, Kind.STOP}
-ENDING = {Kind.DRIVER, Kind.JVM, Kind.STOP, Kind.DAMAGE, Kind.LIVE_DAMAGE}
+ENDING = {Kind.DRIVER, Kind.JVM, Kind.STOP, Kind.DAMAGE, Kind.LIVE_DAMAGE, Kind.ZOMBIE}
 NEED_MOUNT = {Kind.FULL, Kind.READ_ONLY}
 NEED_BUCKET = {Kind.SLOW, Kind.FLAKY}
 NEED_CLUSTER = {Kind.EXECUTOR, Kind.HOST, Kind.NETWORK}
+NEED_ENDS = {Kind.BROKER, Kind.DATABASE, Kind.ZOMBIE}
+SERVERS = {Kind.BROKER, Kind.DATABASE}
 # Workers of Spark are the driver's own only in local mode; two cores are too few for three slots.
 NOT_ON_CLUSTER = NEED_MOUNT | NEED_BUCKET | {Kind.WORKER, Kind.RESCALE, Kind.CLOCK}
 # A restart after one of these would be one without need: nothing else may come with them.
@@ -80,6 +85,8 @@ class Fault:
             case Kind.FROZEN_SLOT:
                 return FROZEN_S
             case Kind.FROZEN_DRIVER | Kind.FULL | Kind.READ_ONLY | Kind.CLOCK | Kind.HOST:
+                return AWAY_S
+            case Kind.BROKER | Kind.DATABASE:
                 return AWAY_S
             case Kind.SLOW | Kind.FLAKY:
                 return STORAGE_S

@@ -13,13 +13,15 @@ from pathlib import Path
 from tests.chaos import clock
 from tests.chaos.clock import FakeClock
 from tests.chaos.cluster import Cluster, kill_all, short
+from tests.chaos.ends import Ends
 from tests.chaos.faults import Kind, Target, descendants
 from tests.chaos.places import Bucket, Disk, newest_checkpoint
 from tests.chaos.plan import Plan
-from tests.chaos.recount import Feed, Reader
+from tests.chaos.recount import Feed, Reader, Verdict, judge
 from tests.spark.scenario import processes
 
 PROGRAM = Path(__file__).parent / "program.py"
+BETWEEN_SERVERS = Path(__file__).parent / "ends_program.py"
 WEIR = Path(sys.executable).parent / "weir"
 BACKLOG_FILES = 6
 START_S = 120.0
@@ -41,8 +43,6 @@ class Job:
         self.drivers = 0
         self.driver: subprocess.Popen[bytes] | None = None
         self.restore: str | None = None
-        self.feed = Feed(root, plan.seed)
-        self.reader = Reader(root)
         self.pause = threading.Event()
         self._plan = plan
         self._environment = {
@@ -54,6 +54,10 @@ class Job:
         }
         self.clock: FakeClock | None = None
         self.cluster: Cluster | None = None
+        self.ends = Ends(root, plan.seed) if plan.ends else None
+        self.program = PROGRAM if self.ends is None else BETWEEN_SERVERS
+        self.feed = Feed(root, plan.seed) if self.ends is None else self.ends.feed
+        self.reader = Reader(root) if self.ends is None else self.ends.reader
         self.place = Bucket(root, plan.seed) if plan.storage == "s3" else Disk(root)
         try:
             self._prepare()
@@ -96,7 +100,7 @@ class Job:
             environment = self.clock.environment(environment)
         with self.log_file.open("wb") as log:
             self.driver = subprocess.Popen(
-                self._here("run", *settings, PROGRAM, self.root),
+                self._here("run", *settings, self.program, self.root),
                 env=environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -134,7 +138,7 @@ class Job:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=RECOVERY_S,
+            timeout=RECOVERY_S * self._plan.patience,
             check=False,
         )
 
@@ -172,7 +176,7 @@ class Job:
 
     def wait(self, done: Callable[[], bool], seconds: float, what: str) -> float:
         """Wait for something that the job does; returns how long it took."""
-        started = time.monotonic()
+        started, seconds = time.monotonic(), seconds * self._plan.patience
         while not done():
             if time.monotonic() - started > seconds:
                 msg = f"{what} did not come within {seconds} s; logs are below {self.root}"
@@ -186,23 +190,29 @@ class Job:
         """Let all rows come out and the job end; returns what went wrong with that."""
         last = len(self.feed.rows)
 
-        def fired() -> bool:
+        def everything() -> bool:
             self.reader.look()
             self.ensure_driver()
-            fired = sum(n for line, n in self.reader.files.items() if line[0] == "fired")
-            return len(self.reader.shown) == last and fired >= last
+            return self.reader.has_all(last)
 
-        self.wait(fired, RECOVERY_S, "the output of all rows")
+        self.wait(everything, RECOVERY_S, "the output of all rows")
         done = self.weir("stop", "--drain", "chaos")
         self.ensure_gone()
         said = (done.stderr or done.stdout).strip()[-300:]
         return "" if done.returncode == 0 else f"weir stop --drain: {said}"
+
+    def judge(self) -> Verdict:
+        """Compare everything that readers see with a recount."""
+        if self.ends is not None:
+            return self.ends.judge()
+        return judge(self.root, self.feed.rows)
 
     def left_over(self) -> list[str]:
         """Return what should not be there after a drain; a cluster is at its end then."""
         hidden = [p for p in (self.root / "output").rglob(".*") if p.is_file()]
         found = [f"hidden file {p.name}" for p in hidden]
         found += self._stop_cluster()
+        self._stop_servers()
         deadline = time.monotonic() + LEAVE_S
         while processes(str(self.root)) and time.monotonic() < deadline:
             self.pause.wait(0.2)
@@ -214,6 +224,10 @@ class Job:
         cluster, self.cluster = self.cluster, None
         return [] if cluster is None else cluster.stop()
 
+    def _stop_servers(self) -> None:
+        if self.ends is not None:
+            self.ends.close()
+
     def end(self) -> None:
         """Whatever happened: nothing of the run goes on."""
         if self.driver is not None and self.driver.poll() is None:
@@ -222,6 +236,7 @@ class Job:
             self.driver.wait()
             kill_all(started)
         self._stop_cluster()
+        self._stop_servers()
         self.place.close()
         if self.clock is not None:
             self.clock.close()

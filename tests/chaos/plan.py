@@ -12,11 +12,13 @@ from tests.chaos.faults import (
     LEASE_S,
     NEED_BUCKET,
     NEED_CLUSTER,
+    NEED_ENDS,
     NEED_MOUNT,
     NOT_ON_CLUSTER,
     Kind,
 )
 from tests.chaos.places import without_s3
+from tests.chaos.servers import without_servers
 
 BACKENDS = {
     "hashmap": {"state.backend.type": "hashmap"},
@@ -46,6 +48,20 @@ _DAMAGED = {
 }
 # One of so many faults goes to each of the runs with a clock, a bucket or a cluster.
 SPECIAL_SHARE = 10
+# What a job between a broker and a database has to survive.
+AT_THE_ENDS = (
+    Kind.SLOT,
+    Kind.STARTING_SLOT,
+    Kind.FROZEN_SLOT,
+    Kind.ZOMBIE,
+    Kind.WORKER,
+    Kind.DRIVER,
+    Kind.JVM,
+    Kind.BROKER,
+    Kind.DATABASE,
+    Kind.RESCALE,
+    Kind.STOP,
+)
 
 
 @dataclass(frozen=True)
@@ -59,11 +75,14 @@ class Plan:
     kinds: tuple[Kind, ...] = tuple(Kind)
     storage: str = "disk"
     cluster: bool = False
+    ends: bool = False
+    patience: float = 1.0
 
     def __str__(self) -> str:
         where = [self.storage] if self.storage != "disk" else []
         where += ["two hosts"] if self.cluster else []
         where += ["jumping clock"] if Kind.CLOCK in self.kinds else []
+        where += ["from Kafka to Kafka and PostgreSQL"] if self.ends else []
         return ", ".join([f"seed {self.seed}", self.backend, self.mode, *where])
 
     @property
@@ -90,6 +109,8 @@ class Plan:
             return "not on a cluster"
         if kind in NEED_CLUSTER and not self.cluster:
             return "needs --cluster"
+        if kind in NEED_ENDS and not self.ends:
+            return "needs --ends"
         if kind in NEED_BUCKET and self.storage != "s3":
             return "needs --storage s3"
         if kind in NEED_MOUNT and self.storage != "disk":
@@ -112,17 +133,21 @@ class Wishes:
     kinds: tuple[Kind, ...] = ()
     storage: str | None = None
     cluster: bool = False
+    ends: bool = False
+    patience: float = 1.0
 
     @property
     def plain(self) -> bool:
         """Tell that nothing was said about where and what: everything is to be tried."""
-        return not (self.backend or self.kinds or self.storage or self.cluster)
+        chosen = self.backend or self.kinds or self.storage or self.cluster or self.ends
+        return not chosen
 
 
 def surroundings() -> dict[str, str]:
-    """Return why there is no clock, bucket or cluster here; "" for those that can be had."""
+    """Return why there is no clock, bucket, cluster or server here; "" for what can be had."""
     missing = "" if clock.library() else "needs libfaketime (package faketime)"
-    return {"clock": missing, "s3": without_s3(), "cluster": without_namespaces()}
+    found = {"clock": missing, "s3": without_s3(), "cluster": without_namespaces()}
+    return {**found, "ends": without_servers()}
 
 
 def deal(wishes: Wishes, lacks: Mapping[str, str]) -> list[Plan]:
@@ -152,6 +177,9 @@ def _beside(*kinds: Kind) -> tuple[Kind, ...]:
 
 def _asked(wishes: Wishes) -> list[Plan]:
     kinds = set(wishes.kinds)
+    if wishes.ends or kinds & NEED_ENDS:
+        own = Plan(0, wishes.faults, wishes.backend or "hashmap-incremental", ends=True)
+        return [replace(own, kinds=wishes.kinds or AT_THE_ENDS)]
     # Kinds that need something bring it along.
     cluster = wishes.cluster or bool(kinds & NEED_CLUSTER)
     storage = wishes.storage or ("s3" if kinds & NEED_BUCKET else "disk")
@@ -173,6 +201,6 @@ def _numbered(plans: list[Plan], wishes: Wishes) -> list[Plan]:
     """Give every run a seed of its own; modes take turns unless one is asked for."""
     modes = [wishes.mode] if wishes.mode else list(MODES)
     return [
-        replace(plan, seed=wishes.seed + n, mode=modes[n % len(modes)])
+        replace(plan, seed=wishes.seed + n, mode=modes[n % len(modes)], patience=wishes.patience)
         for n, plan in enumerate(plans)
     ]

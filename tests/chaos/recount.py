@@ -107,6 +107,11 @@ class Reader:
         for path in self._new(self._root / "transactions" / "done"):
             self.transactions.update(path.read_text("utf-8").splitlines())
 
+    def has_all(self, rows: int) -> bool:
+        """Tell whether all rows have come out, also those that wait for a timer."""
+        fired = sum(n for line, n in self.files.items() if line[0] == "fired")
+        return len(self.shown) == rows and fired >= rows
+
     def _new(self, folder: Path) -> list[Path]:
         found = [p for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".")]
         fresh = [path for path in found if path not in self._read]

@@ -16,16 +16,16 @@ from tests.chaos.faults import (
     FROZEN_S,
     NEED_MOUNT,
     NEEDS_NO_RESTART,
+    SERVERS,
     Fault,
     Kind,
     Target,
     choose,
 )
-from tests.chaos.job import PROGRAM, RECOVERY_S, START_S, Job
+from tests.chaos.job import RECOVERY_S, START_S, Job
 from tests.chaos.places import Damage, damage, newest_checkpoint
 from tests.chaos.plan import Plan
 from tests.chaos.proxy import Weather
-from tests.chaos.recount import judge
 from tests.chaos.report import Outcome
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class ChaosRun:
                 recoveries[fault] = self._survive(fault)
                 self._say(f"{fault}: {recoveries[fault]:.1f} s")
             self._notes += [problem] if (problem := job.drain()) else []
-            verdict = judge(self._root, job.feed.rows)
+            verdict = job.judge()
             left = job.left_over()
         finally:
             job.end()
@@ -130,10 +130,12 @@ class ChaosRun:
             case Kind.SAVEPOINT:
                 self._asked("savepoint", "chaos")
             case Kind.RESCALE:
-                self._widths += 1
                 self._asked("rescale", "chaos", WIDTHS[self._widths % len(WIDTHS)])
+                self._widths += 1
             case Kind.STOP:
                 self._stop()
+            case Kind.ZOMBIE:
+                self._wake_zombies(target)
             case _:
                 self._strike_around(fault)
 
@@ -143,6 +145,12 @@ class ChaosRun:
         if fault.kind is Kind.EXECUTOR:
             cluster = _given(job.cluster)
             self._job.target().kill(_one(cluster.executors(), fault.victim))
+            return
+        if fault.kind in SERVERS:
+            server = _given(job.ends).servers[fault.kind]
+            server.kill()
+            job.pause.wait(fault.lasts)
+            server.start()
             return
         with self._wrong(fault):
             before = time.monotonic()
@@ -201,6 +209,23 @@ class ChaosRun:
         finally:
             target.kill(pids, signal.SIGCONT)
 
+    def _wake_zombies(self, target: Target) -> None:
+        """Let slots sleep through the death of their driver and the start of another one.
+
+        What they were about to write when they fell asleep is somebody else's when they wake.
+        """
+        job = self._job
+        driver, sleepers = job.ensure_driver(), target.slots()
+        target.kill(sleepers, signal.SIGSTOP)
+        try:
+            target.kill([driver.pid])
+            job.wait(lambda: driver.poll() is not None, RECOVERY_S, "the end of the driver")
+            job.await_row(job.feed.add(), RECOVERY_S, "rows of a driver beside zombies")
+        finally:
+            target.kill(sleepers, signal.SIGCONT)
+        gone = lambda: not set(sleepers) & set(target.slots())  # noqa: E731
+        job.wait(gone, 60, "the end of the zombies")
+
     # ---- damage ---------------------------------------------------------------------------------
 
     def _resume_damaged(self, victim: int) -> None:
@@ -209,7 +234,7 @@ class ChaosRun:
         if harm is None:
             return
         place = f"{self._job.place.storage.uri}/{harm.directory}"
-        refused = self._job.weir("run", "-s", place, PROGRAM, self._root)
+        refused = self._job.weir("run", "-s", place, self._job.program, self._root)
         if refused.returncode == 0 or "Traceback" in refused.stderr:
             self._faulty.append(f"a job resumed from a {harm}: {refused.stderr[-300:]}")
         self._mend(harm)

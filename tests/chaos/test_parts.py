@@ -36,8 +36,8 @@ from weir.checkpoint.paths import resolve
 from weir.checkpoint.store import load_checkpoint, verify_files, write_metadata
 from weir.storage import open_storage
 
-ALL_HERE = {"clock": "", "s3": "", "cluster": ""}
-NONE_HERE = {"clock": "no clock", "s3": "no s3", "cluster": "no cluster"}
+ALL_HERE = {"clock": "", "s3": "", "cluster": "", "ends": ""}
+NONE_HERE = {"clock": "no clock", "s3": "no s3", "cluster": "no cluster", "ends": "none"}
 
 
 # ---- choice ------------------------------------------------------------------------------------

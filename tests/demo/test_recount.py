@@ -9,6 +9,7 @@ import pytest
 
 from weir.demo.payments import InputShape, event_time_ms, payments, rules_of, write_input
 from weir.demo.recount import Comparison, compare, expected_output, read_output
+from weir.demo.topics import expected_totals
 
 SHAPE = InputShape(rows=3_000, files=5, seed=7)
 
@@ -47,6 +48,23 @@ def right(source):
 def test_the_recount_agrees_with_a_loop_over_all_payments(source, right):
     rows = list(zip(*(column.tolist() for column in right.values()), strict=True))
     assert rows == by_hand(source)
+
+
+def test_the_recount_of_topics_agrees_with_a_loop_over_all_payments():
+    paid = payments(SHAPE, 0, SHAPE.rows)
+    totals, counts, rows = {}, {}, []
+    for seq, card, amount in zip(
+        *(paid[n].tolist() for n in ("seq", "card", "amount_cents")), strict=True
+    ):
+        totals[card] = totals.get(card, 0) + amount
+        counts[card] = counts.get(card, 0) + 1
+        rows.append((seq, card, totals[card], counts[card]))
+    columns = expected_totals(SHAPE)
+    assert list(columns) == ["seq", "card", "total_cents", "payments"]
+    assert list(zip(*(column.tolist() for column in columns.values()), strict=True)) == rows
+    assert max(counts.values()) > 1
+    wrong = {**columns, "payments": columns["payments"] + (columns["seq"] == 5)}
+    assert compare(columns, wrong) == Comparison(3_000, 3_000, 0, 0, different=1)
 
 
 def test_the_input_has_something_to_find(source, right):

@@ -9,6 +9,7 @@ import pytest
 
 from weir.cli.demo import _as_dict, _missing
 from weir.common.completable_future import CompletableFuture
+from weir.demo.kafka_steps import KillBroker
 from weir.demo.payments import InputShape
 from weir.demo.recount import Comparison
 from weir.demo.run import DemoOptions, DemoResult
@@ -115,6 +116,55 @@ def test_the_new_job_goes_on_when_it_has_handled_an_epoch():
     assert heard.texts == ["Job ab12 goes on with 3 slots behind epoch 3, 3.0 s after its start"]
 
 
+class Broker:
+    pid = 7
+    done = ()
+
+    def kill(self):
+        self.done += ("kill",)
+
+    def start(self):
+        self.done += ("start",)
+        self.pid = 8
+
+
+def handled(attempt, records):
+    return {**PROGRESS, "attempt": attempt, "records_in": {"output": records}}
+
+
+@pytest.mark.parametrize(("attempt", "before", "after"), [(0, 650, 700), (1, 0, 20)])
+def test_the_broker_dies_once_comes_back_and_is_left_alone(attempt, before, after):
+    clock, heard, broker = ManualClock(), Heard(), Broker()
+    step = KillBroker(broker, None, heard, clock)
+    step.look(None, handled(0, 599), at(599))
+    assert (broker.done, step.outcome()) == ((), None)
+    step.look(None, handled(0, 650), at(650))
+    clock.advance(1_999)
+    step.look(None, handled(0, 650), at(650))
+    assert broker.done == ("kill",)
+    clock.advance(1)
+    step.look(None, handled(0, 650), at(650))
+    assert broker.done == ("kill", "start")
+    step.look(None, handled(attempt, before), at(650))
+    assert step.outcome() == Killed(7, None)
+    clock.advance(500)
+    step.look(None, handled(attempt, after), at(700))
+    step.look(None, handled(attempt, after + 100), at(900))
+    assert step.outcome() == Killed(7, 2_500)
+    assert heard.texts == [
+        "Killed the broker (process 7) with SIGKILL",
+        "The broker is back (process 8)",
+        "Records arrive again 2.5 s after the broker's death",
+    ]
+
+
+def test_the_broker_lives_until_the_job_has_recovered_from_the_kill():
+    clock, heard, broker = ManualClock(), Heard(), Broker()
+    step = KillBroker(broker, Kill(heard, clock), heard, clock)
+    step.look(None, handled(0, 900), at(900))
+    assert broker.done == ()
+
+
 MOVED = Moved("file:///s", 10, 20, 2, 3, 40)
 
 
@@ -132,6 +182,11 @@ def test_what_was_wanted_and_did_not_happen_is_missing(tmp_path, kill, move, mis
     wanted = DemoOptions(InputShape(1_000, 20, 1), tmp_path)
     assert _missing(wanted, result) == missing
     assert _missing(replace(wanted, kill=False, rescale=False), result) == []
+    between = replace(wanted, kafka=True, rescale=False)
+    dead = "recovery from a dead broker"
+    assert _missing(between, replace(result, kill=Killed(7, 30))) == [dead]
+    assert _missing(between, replace(result, kill=Killed(7, 30), broker=Killed(9, 40))) == []
+    assert _missing(replace(between, kill=False), result) == []
 
 
 def test_the_json_has_the_figures_of_the_move_and_no_path_that_is_gone(tmp_path):

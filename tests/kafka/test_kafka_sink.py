@@ -21,6 +21,7 @@ from weir.testing.clock import ManualClock
 from weir.testing.commit_target_conformance import CommitTargetConformance
 
 pytestmark = pytest.mark.kafka
+EXACTLY_ONCE = DeliveryGuarantee.EXACTLY_ONCE
 
 
 class Repr(SerializationSchema):
@@ -99,6 +100,78 @@ def test_a_record_that_no_broker_takes_is_refused_before_it_is_prepared(topics: 
         writer.write_batch(["x" * 1_100_000], None)
 
 
+def test_a_record_that_the_topic_does_not_take_is_refused_before_it_is_prepared(
+    topics: Topics,
+) -> None:
+    topic = topics.new(config={"max.message.bytes": "2000"})
+    writer = sink(topics, topic, DeliveryGuarantee.EXACTLY_ONCE).create_writer(context())
+    writer.write_batch(["x" * 900], None)
+    with pytest.raises(UsageError, match="at most 2000 can be written: raise"):
+        writer.write_batch(["x" * 2000], None)
+
+
+@pytest.mark.parametrize("guarantee", [EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE])
+def test_what_a_topic_that_was_chosen_refuses_is_named_and_nothing_is_half_written(
+    topics: Topics, guarantee: DeliveryGuarantee
+) -> None:
+    small, open_to_all = topics.new(config={"max.message.bytes": "2000"}), topics.new()
+
+    def chosen(record: str) -> str:
+        return small if record.startswith("x") else open_to_all
+
+    made = sink(topics, chosen, guarantee)
+    writer = made.create_writer(context())
+    with pytest.raises(UsageError, match="at most 2000 can be written: raise"):
+        writer.write_batch(["fits", "x" * 5000], None)
+    writer.close()
+    writer = sink(topics, lambda record: "nowhere", guarantee).create_writer(context())
+    with pytest.raises(UsageError, match="has no topic 'nowhere' to write to"):
+        writer.write_batch(["lost"], None)
+    writer.close()
+    if guarantee is EXACTLY_ONCE:
+        assert topics.read(open_to_all) == []
+
+
+def test_a_topic_that_takes_less_than_before_ends_the_job_and_nothing_is_half_written(
+    topics: Topics,
+) -> None:
+    topic = topics.new()
+    made = sink(topics, topic, EXACTLY_ONCE)
+    writer = made.create_writer(context())
+    writer.write_batch(["fits", "x" * 5000], None)
+    topics.configure(topic, {"max.message.bytes": "2000"})
+    prepared = writer.prepare(1)
+    with pytest.raises(UsageError, match="resume from the checkpoint, which holds the records"):
+        writer.commit(prepared)
+    assert topics.read(topic) == []
+    topics.configure(topic, {"max.message.bytes": "20000"})
+    made.create_writer(context()).restore(prepared)
+    while len(topics.read(topic)) < 2:
+        """The transaction becomes visible a moment later."""
+
+
+def test_a_transaction_timeout_is_held_against_the_brokers_and_not_against_the_interval(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = topics.new()
+    long = sink(topics, topic, EXACTLY_ONCE, transaction_timeout_ms="900001")
+    with pytest.raises(UsageError, match=r"is 900001, and the brokers at .* allow at most 900000"):
+        long.create_writer(context())
+    short = sink(topics, topic, EXACTLY_ONCE, transaction_timeout_ms="30000")
+    short.check(20_000)
+    assert caplog.text == ""
+    short.check(60_000)
+    assert "checkpoints come every 60000 ms. In Flink records would be lost." in caplog.text
+    caplog.clear()
+    sink(topics, topic, EXACTLY_ONCE).check(None)
+    assert "shows rows when a checkpoint is complete, and there are none" in caplog.text
+    sink(topics, topic, DeliveryGuarantee.AT_LEAST_ONCE).check(None)
+    writer = short.create_writer(context())
+    writer.write_batch(["in time"], None)
+    writer.commit(writer.prepare(1))
+    writer.close()
+
+
 def test_rows_whose_marker_may_have_expired_are_nobodys_guess(topics: Topics) -> None:
     topic, clock = topics.new(), ManualClock()
     made = sink(topics, topic, DeliveryGuarantee.EXACTLY_ONCE)
@@ -133,7 +206,7 @@ def test_a_password_is_in_no_text(topics: Topics) -> None:
 
 
 def test_no_broker_is_said(topics: Topics, monkeypatch) -> None:
-    monkeypatch.setattr("weir.connector.kafka.target._CALL_S", 1.0)
+    monkeypatch.setattr("weir.connector.kafka.client.TIMEOUT_S", 1.0)
     made = sink(topics, "t", DeliveryGuarantee.EXACTLY_ONCE, bootstrap_servers="127.0.0.1:1")
     with pytest.raises(StorageError, match=r"'127.0.0.1:1' did not answer"):
         made.create_writer(context())

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.kafka.topics import Topics
+from tests.kafka.topics import Topics, records_of
 
 from weir.common.serialization import ByteArraySchema, SimpleStringSchema
-from weir.connector.decoder import Mark, Partition, Records
+from weir.connector.decoder import Columns, Mark, Partition
 from weir.connector.source import Opening, PlannedSplits, SplitRows
 from weir.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
@@ -67,7 +67,7 @@ class Job:
         return list(self.rows.decode(names))
 
     def values(self) -> list[Any]:
-        return [v for piece in self.pieces() if isinstance(piece, Records) for v in piece.values]
+        return [value for piece in self.pieces() for value in records_of(piece)]
 
     def awaited(self, count: int) -> list[Any]:
         """Read epochs until so many records came: brokers learn of changes a moment later."""
@@ -100,7 +100,7 @@ def test_the_same_positions_give_the_same_records_again(topics: Topics, tmp_path
     again = Job(stream)
     planned = again.planner.plan(*job.last, 2)
     read = again.read([s for task in planned for s in task])
-    assert [v for p in read if isinstance(p, Records) for v in p.values] == first
+    assert [v for p in read for v in records_of(p)] == first
 
 
 def test_records_have_kafkas_timestamps_and_partitions(topics: Topics, tmp_path) -> None:
@@ -110,7 +110,8 @@ def test_records_have_kafkas_timestamps_and_partitions(topics: Topics, tmp_path)
     pieces = Job(opened(builder(topics, topic), tmp_path)).pieces()
     names = [p.name for p in pieces if isinstance(p, Partition)]
     assert sorted(names) == [f"{topic}-0", f"{topic}-1"]
-    records = [(p.values, p.timestamps) for p in pieces if isinstance(p, Records)]
+    columns = [p for p in pieces if isinstance(p, Columns)]
+    records = [(records_of(p), p.timestamps.to_pylist()) for p in columns]
     assert sorted(records) == [(["a"], [1000]), (["b"], [2000])]
 
 
@@ -173,7 +174,7 @@ def test_bounded_input_ends_where_it_ended_at_the_start(topics: Topics, tmp_path
     job = Job(opened(builder(topics, topic).set_bounded(LATEST), tmp_path))
     topics.send(topic, range(5, 9))
     pieces = job.pieces()
-    assert [v for p in pieces if isinstance(p, Records) for v in p.values] == list("01234")
+    assert [v for p in pieces for v in records_of(p)] == list("01234")
     assert any(isinstance(p, Mark) and p.last for p in pieces)
     assert job.values() == []
     # A job that resumes knows it by the position alone.
@@ -301,7 +302,7 @@ def test_a_position_of_sparks_own_connector_is_gone_on_from(topics: Topics, tmp_
 def test_a_missing_topic_and_a_missing_broker_are_named(topics: Topics, tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="has no topic 'nowhere'"):
         opened(builder(topics, "nowhere"), tmp_path)
-    monkeypatch.setattr("weir.connector.kafka.cluster.TIMEOUT_S", 1.0)
+    monkeypatch.setattr("weir.connector.kafka.client.TIMEOUT_S", 1.0)
     made = builder(topics, "nowhere").set_bootstrap_servers("127.0.0.1:1")
     with pytest.raises(StorageError, match=r"'127.0.0.1:1' did not answer"):
         opened(made, tmp_path)

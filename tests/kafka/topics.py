@@ -1,4 +1,7 @@
-"""Topics of tests: made, filled and read with plain clients, which share no code with Weir."""
+"""Topics of tests: made, filled and read with plain clients, which share no code with Weir.
+
+And what Weir's own decoders gave, as plain values.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,24 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from weir.codec.arrow import batch_to_rows
+from weir.connector.decoder import Columns, Records
+
+
+def records_of(piece: object) -> list[Any]:
+    """Return the records that a decoder gave, as columns or as values; marks are none."""
+    if isinstance(piece, Columns):
+        return batch_to_rows(piece.batch, piece.type_info)
+    return piece.values if isinstance(piece, Records) else []
 
 
 class Topics:
@@ -18,12 +38,25 @@ class Topics:
         self.address = address
         self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
 
-    def new(self, partitions: int = 1, name: str | None = None) -> str:
+    def new(
+        self, partitions: int = 1, name: str | None = None, config: dict[str, str] | None = None
+    ) -> str:
         """Make a topic that nobody else has."""
         topic = name or f"t{uuid.uuid4().hex[:10]}"
-        for future in self.admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        made = NewTopic(topic, partitions, 1, config=config or {})
+        for future in self.admin.create_topics([made]).values():
             future.result()
         return topic
+
+    def configure(self, topic: str, config: dict[str, str]) -> None:
+        """Change settings of a topic."""
+        entries = [
+            ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET)
+            for k, v in config.items()
+        ]
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+        for future in self.admin.incremental_alter_configs([asked]).values():
+            future.result()
 
     def delete(self, topic: str) -> None:
         for future in self.admin.delete_topics([topic]).values():

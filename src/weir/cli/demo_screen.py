@@ -11,7 +11,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-_LINE_EVERY_S = 2.0
+_MILESTONES = 4
+_TITLES = ("Output against an independent recount", "Committed records against a recount")
 
 
 def open_screen(*, quiet: bool) -> PlainScreen:
@@ -22,11 +23,11 @@ def open_screen(*, quiet: bool) -> PlainScreen:
 
 
 class PlainScreen:
-    """One line for every event and every other second; good for logs."""
+    """One line for every event and every quarter of the rows; good for logs."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False, soft_wrap=True)
-        self._shown_s = -_LINE_EVERY_S
+        self._passed = 0
 
     def __enter__(self) -> PlainScreen:
         """Begin to show."""
@@ -45,15 +46,16 @@ class PlainScreen:
         self.console.print(text)
 
     def show(self, figures: Any) -> None:
-        """Show the running job."""
-        if figures.seconds - self._shown_s < _LINE_EVERY_S:
+        """Show the running job when it has come further by a quarter than ever before."""
+        passed = _MILESTONES * figures.rows // max(1, figures.rows_total)
+        if passed <= self._passed:
             return
-        self._shown_s = figures.seconds
+        self._passed = passed
         self.console.print("  ".join(f"{name} {value}" for name, value in _cells(figures)))
 
     def result(self, result: Any) -> None:
         """Show the recount and the figures of the whole run."""
-        table = Table(title="Output against an independent recount")
+        table = Table(title=_TITLES[result.broker is not None])
         comparison = result.comparison
         for name in ("expected", "got", "lost", "duplicated", "different"):
             table.add_column(name, justify="right")
@@ -73,6 +75,11 @@ class PlainScreen:
         if result.kill is not None and result.kill.recovery_ms is not None:
             seconds = result.kill.recovery_ms / 1000
             self.console.print(f"From the kill to the first epoch after it: {seconds:.1f} s")
+        if result.broker is not None and result.broker.recovery_ms is not None:
+            seconds = result.broker.recovery_ms / 1000
+            self.console.print(
+                f"From the broker's death to the first records after it: {seconds:.1f} s"
+            )
         if result.move is not None and result.move.resume_ms is not None:
             move = result.move
             self.console.print(

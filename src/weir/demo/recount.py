@@ -44,8 +44,8 @@ def expected_output(source: Path) -> Columns:
     pair = card * (int(merchant.max(initial=0)) + 1) + merchant
     new_merchant = np.zeros(len(pair), np.int64)
     new_merchant[np.unique(pair, return_index=True)[1]] = 1
-    totals = _running_sum(paid["amount_cents"][order], first_of_card)
-    merchants = _running_sum(new_merchant, first_of_card)
+    totals = running_sum(paid["amount_cents"][order], first_of_card)
+    merchants = running_sum(new_merchant, first_of_card)
     by_start = np.argsort(rules["from_ms"])
     rule = np.searchsorted(rules["from_ms"][by_start], paid["event_time_ms"][order], side="right")
     in_force = by_start[rule - 1]
@@ -61,7 +61,7 @@ def expected_output(source: Path) -> Columns:
     return {name: column[back] for name, column in result.items()}
 
 
-def _running_sum(values: Any, starts: Any) -> Any:
+def running_sum(values: Any, starts: Any) -> Any:
     """Return the sums so far, beginning anew where `starts` is true."""
     sums = np.cumsum(values)
     base = (sums - values)[starts]
@@ -83,7 +83,7 @@ def compare(expected: Columns, got: Columns) -> Comparison:
     matches[inside] = known[place[inside]] == seq[inside]
     here, there = first[matches], place[matches]
     same = np.ones(len(here), bool)
-    for name in COLUMNS:
+    for name in expected:
         same &= np.asarray(got[name])[here] == expected[name][there]
     return Comparison(
         expected=len(known),

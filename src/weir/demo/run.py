@@ -5,15 +5,14 @@ Shows nothing itself; whoever calls it brings a `Screen`.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from weir.clock import Clock
 from weir.common.configuration import Configuration
 from weir.datastream import StreamExecutionEnvironment
+from weir.demo.following import follow
 from weir.demo.logs import errors_to, logging_to
 from weir.demo.payments import InputShape, write_input
 from weir.demo.program import declare
@@ -22,7 +21,6 @@ from weir.demo.steps import Kill, Killed, Moved, Resumed, Screen, Step, StopStep
 from weir.demo.tracking import Figures, Tracker
 
 CHECKPOINT_INTERVAL = "2 s"
-_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,8 @@ class DemoOptions:
     folder: Path
     kill: bool = True
     rescale: bool = True
+    kafka: bool = False
+    """Whether it runs between topics of a broker, which is then killed like a slot."""
 
     @property
     def input(self) -> Path:
@@ -41,8 +41,8 @@ class DemoOptions:
 
     @property
     def output(self) -> Path:
-        """The folder of the output."""
-        return self.folder / "output"
+        """The folder of the output; a broker keeps topics in its own."""
+        return self.folder / ("kafka/data" if self.kafka else "output")
 
     @property
     def logs(self) -> Path:
@@ -52,13 +52,17 @@ class DemoOptions:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """How it went; `kill` and `move` are None when they were not wanted or came too late."""
+    """How it went; `kill`, `move` and `broker` are None if not wanted, or when they came too late.
+
+    `broker` is a broker that was killed and started again.
+    """
 
     comparison: Comparison
     kill: Killed | None
     move: Moved | None
     seconds: float
     figures: Figures
+    broker: Killed | None = None
 
 
 def shape_of(rows: int, seed: int) -> InputShape:
@@ -134,18 +138,5 @@ class _Demo:
     def _follow(self, env: StreamExecutionEnvironment, steps: Sequence[Step]) -> Figures:
         """Run the program to its end, and let the steps look at it all the time."""
         declare(env, self._options.input, self._options.output)
-        job: Any = env.execute_async("Card payments")
-        pause = threading.Event()
-        try:
-            while True:
-                progress = job.progress()
-                figures = self._tracker.update(progress, self._clock.monotonic_ms())
-                self._screen.show(figures)
-                for step in steps:
-                    step.look(job, progress, figures)
-                if progress["status"] in ("FINISHED", "FAILED", "CANCELED"):
-                    job.get_job_execution_result().result()
-                    return figures
-                pause.wait(_POLL_S)
-        finally:
-            job.cancel()
+        job = env.execute_async("Card payments")
+        return follow(job, steps, self._tracker, screen=self._screen, clock=self._clock)

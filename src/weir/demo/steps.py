@@ -40,7 +40,7 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Killed:
-    """A slot that was killed, and how long it took until its successor had handled an epoch."""
+    """A process that was killed, and how long it took until an epoch was handled after that."""
 
     pid: int
     recovery_ms: int | None

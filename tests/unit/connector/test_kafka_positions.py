@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weir.common.serialization import SimpleStringSchema
+from weir.connector.decoder import END, Partition
 from weir.connector.kafka.client import Connection, translate
+from weir.connector.kafka.cluster import Subscription
+from weir.connector.kafka.decoder import KafkaRecords
 from weir.connector.kafka.offsets import KafkaTopicPartition
+from weir.connector.kafka.planner import KafkaPlanner, Pace
 from weir.connector.kafka.position import (
     KafkaPosition,
     Range,
@@ -19,12 +25,15 @@ from weir.connector.kafka.position import (
     discover,
     plan_ranges,
 )
+from weir.connector.kafka.reader import KafkaRanges
 from weir.connector.kafka.source import KafkaSource
 from weir.connector.position import position_text
+from weir.connector.source import SplitRows
 from weir.datastream.connectors.kafka import KafkaOffsetsInitializer
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 
 A, B, C = (KafkaTopicPartition("t", n) for n in range(3))
+CONNECTION = Connection({"bootstrap.servers": "h:1"})
 OFFSETS = st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 1000), min_size=1)
 
 
@@ -78,8 +87,73 @@ def test_new_partitions_begin_at_their_beginning_and_are_read_in_the_next_epoch(
     position = KafkaPosition({A: 7}, {"t": "id"})
     found = discover(position, {A: 0, B: 4}, {"t": "id"})
     assert found.offsets == {A: 7, B: 4}
-    assert plan_ranges(position, found, 2) == []
+    # It is said that there is one, and nothing is read yet.
+    ((split,),) = plan_ranges(position, found, 2)
+    assert Range(**json.loads(split)) == Range("t", 1, 4, 4)
+    assert plan_ranges(found, found, 2) == []
     assert discover(found, {}, {}) is found
+
+
+def test_the_first_ranges_of_a_job_name_every_partition():
+    start, end = KafkaPosition({A: 7, B: 4, C: 0}), KafkaPosition({A: 9, B: 4, C: 0})
+    tasks = plan_ranges(start, end, 2, every=True)
+    planned = [Range(**json.loads(split)) for task in tasks for split in task]
+    assert sorted(r.partition for r in planned) == [0, 1, 2]
+    assert [r for r in planned if not r.is_empty] == [Range("t", 0, 7, 9)]
+    planner = KafkaPlanner(CONNECTION, Subscription(topics=("t",)), start, Pace(), None)
+    first = planner.plan(start.to_json(), end.to_json(), 2)
+    assert sum(map(len, first)) == 3
+    later = planner.plan(end.to_json(), KafkaPosition({A: 10, B: 4, C: 0}).to_json(), 2)
+    assert sum(map(len, later)) == 1
+
+
+@pytest.mark.parametrize(
+    ("backlog", "limit", "shares"),
+    [
+        ((1000, 3, 3), 100, (94, 3, 3)),
+        ((50, 50, 50), 10, (4, 3, 3)),
+        ((1000, 1, 1), 2, (0, 1, 1)),
+        ((10, 20, 30), 60, (10, 20, 30)),
+    ],
+)
+def test_a_partition_with_little_is_not_left_behind_by_one_with_much(backlog, limit, shares):
+    start = KafkaPosition({A: 0, B: 0, C: 0})
+    end = advance(start, dict(zip((A, B, C), backlog, strict=True)), limit)
+    assert tuple(end.offsets.values()) == shares
+
+
+def test_a_range_without_offsets_says_that_its_partition_is_awaited():
+    reader = KafkaRanges(CONNECTION)
+    empty, full = (json.dumps({"topic": "t", "partition": 1, "start": 4, "end": n}) for n in (4, 5))
+    assert reader.partition(empty) == Partition("t-1", awaited=True)
+    assert reader.partition(full) == Partition("t-1")
+    assert list(reader.read(empty)) == []
+
+
+def test_a_partition_of_bounded_input_is_over_when_it_is_read_to_its_end():
+    reader = KafkaRanges(CONNECTION)
+    # Nothing is in A; B is read to its end now, and C is not.
+    start = KafkaPosition({A: 3, B: 0, C: 0}, {}, {A: 3, B: 5, C: 9})
+    end = advance(start, {A: 3, B: 5, C: 9}, 10)
+    planned = [s for task in plan_ranges(start, end, 2, every=True) for s in task]
+    assert sorted((p.name, p.awaited, p.over) for p in map(reader.partition, planned)) == [
+        ("t-0", False, True),
+        ("t-1", False, True),
+        ("t-2", False, False),
+    ]
+    assert not any(map(reader.is_last, planned))
+
+
+def test_bounded_input_without_records_is_over_at_once():
+    reader = KafkaRanges(CONNECTION)
+    start = KafkaPosition({A: 3, B: 7}, {}, {A: 3, B: 7})
+    planner = KafkaPlanner(CONNECTION, Subscription(topics=("t",)), start, Pace(), None)
+    planned = [s for task in planner.plan(start.to_json(), start.to_json(), 4) for s in task]
+    assert len(planned) == 2
+    assert all(map(reader.is_last, planned))
+    names = pa.record_batch({"split": pa.array(planned, pa.string())})
+    said = list(SplitRows(reader, KafkaRecords(SimpleStringSchema())).decode(names))
+    assert said == [Partition("t-0", over=True), END, Partition("t-1", over=True), END]
 
 
 @pytest.mark.parametrize("data", [7, {"offsets": 3}, {"t": {"x": 1}}, {"t": {"0": "one"}}, None])
@@ -109,8 +183,20 @@ def test_properties_of_the_java_client_are_understood():
         "fetch.wait.max.ms": "7",
         "ssl.ca.location": "/ca.pem",
     }
-    with pytest.raises(UsageError, match="export its certificates as PEM"):
+    keys = {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "/k.p12"}
+    assert translate({**keys, "ssl.keystore.password": "x"}) == {
+        "ssl.keystore.location": "/k.p12",
+        "ssl.keystore.password": "x",
+    }
+    pem = {"ssl.keystore.type": "PEM", "ssl.keystore.location": "/both.pem"}
+    assert translate(pem) == {
+        "ssl.certificate.location": "/both.pem",
+        "ssl.key.location": "/both.pem",
+    }
+    with pytest.raises(UsageError, match=r"export it as PEM and name the files by 'ssl.ca.loca"):
         translate({"ssl.truststore.location": "/x.jks"})
+    with pytest.raises(UsageError, match=r"'ssl.certificate.location' and 'ssl.key.location'"):
+        translate({"ssl.keystore.location": "/x.jks", "ssl.keystore.type": "JKS"})
 
 
 def test_passwords_are_shown_nowhere():

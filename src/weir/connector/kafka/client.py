@@ -13,11 +13,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from weir.clock import SystemClock
 from weir.errors import StorageError, UsageError, WeirError
 from weir.notices import warn_once
 
 log = logging.getLogger("weir.kafka")
 TIMEOUT_S = 30.0
+_LOOK_S = 1.0
+# A broker that has just started may not know its users yet.
+_REFUSED_MS = 3_000
 
 # The Java client's names of what librdkafka calls otherwise.
 _RENAMED = {
@@ -47,9 +51,21 @@ _WITHOUT_EFFECT = frozenset(
         "register.consumer.metrics",
         "send.buffer.bytes",
         "receive.buffer.bytes",
+        "ssl.enabled.protocols",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
     }
 )
-_TRUST_STORE = "ssl.truststore."
+_STORE = re.compile(r"ssl\.(truststore|keystore)\.(.+)")
+# What stores hold, as librdkafka names it: files and texts in PEM.
+_PEM: Mapping[str, tuple[str, ...]] = {
+    "truststore.location": ("ssl.ca.location",),
+    "truststore.certificates": ("ssl.ca.pem",),
+    "keystore.location": ("ssl.certificate.location", "ssl.key.location"),
+    "keystore.certificate.chain": ("ssl.certificate.pem",),
+    "keystore.key": ("ssl.key.pem",),
+}
 _JAAS = re.compile(r"(\w+)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
 # What every client takes; the others are of consumers or producers alone.
 _COMMON = re.compile(
@@ -90,21 +106,26 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
             found.update(_jaas(value))
         elif key == "ssl.endpoint.identification.algorithm":
             found[key] = value or "none"
-        elif key.startswith(_TRUST_STORE):
-            found.update(_trust_store(key, properties))
+        elif (store := _STORE.fullmatch(key)) is not None:
+            found.update(_store(store[1], store[2], properties))
         else:
             found[_RENAMED.get(key, key)] = str(value)
     return found
 
 
-def _trust_store(key: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Take certificates as PEM; refuse stores that only Java can read."""
-    if properties.get(f"{_TRUST_STORE}type", "").upper() == "PEM":
-        is_place = key == f"{_TRUST_STORE}location"
-        return {"ssl.ca.location": properties[key]} if is_place else {}
+def _store(which: str, what: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Take certificates and keys as PEM, and PKCS12 as a key store; refuse what only Java reads."""
+    key = f"ssl.{which}.{what}"
+    kind = str(properties.get(f"ssl.{which}.type", "")).upper()
+    inline = f"{which}.{what}" in _PEM and what != "location"
+    if kind == "PEM" or inline:
+        return {name: str(properties[key]) for name in _PEM.get(f"{which}.{what}", ())}
+    if which == "keystore" and kind == "PKCS12":
+        return {} if what == "type" else {key: str(properties[key])}
+    files = " and ".join(map(repr, _PEM[f"{which}.location"]))
     msg = (
-        f"the Kafka property {key!r} names a trust store of Java, which is not read here: export "
-        "its certificates as PEM and name that file by 'ssl.ca.location'"
+        f"the Kafka property {key!r} names a store of Java, which is not read here: export it as "
+        f"PEM and name the files by {files}, or set 'ssl.{which}.type' to 'PEM'"
     )
     raise UsageError(msg)
 
@@ -154,6 +175,40 @@ class Connection:
         common = {k: v for k, v in self.properties.items() if _COMMON.match(k)}
         return self._make(import_kafka().admin.AdminClient, common)
 
+    def reach(self) -> None:
+        """Wait until the cluster answers, so that a wrong password is found at once.
+
+        Raises:
+            UsageError: it refuses the user or the password.
+            StorageError: nobody answers.
+        """
+        kafka, clock = import_kafka(), SystemClock()
+        admin, began = self.admin(), clock.monotonic_ms()
+        code = kafka.KafkaError
+        patient = (code._TRANSPORT, code._TIMED_OUT, code._ALL_BROKERS_DOWN, code._AUTHENTICATION)
+        while True:
+            try:
+                admin.list_topics(timeout=_LOOK_S)
+            except kafka.KafkaException as error:  # noqa: PERF203 - it is tried again
+                # What clients complain of is heard here only.
+                admin.poll(0)
+                waited = clock.monotonic_ms() - began
+                if self.said.refusal and waited > _REFUSED_MS:
+                    raise self._refused() from None
+                found = error.args[0]
+                if found.code() not in patient or waited > TIMEOUT_S * 1000:
+                    doing = "connecting"
+                    raise self.error(doing, found) from error
+            else:
+                self.said.forget()
+                return
+
+    def _refused(self) -> UsageError:
+        return UsageError(
+            f"Kafka at {self.address!r} refuses the user or the password: {self.said.refusal}; "
+            "check 'sasl.username', 'sasl.password' and 'sasl.mechanism', or 'sasl.jaas.config'"
+        )
+
     def _make(self, kind: Any, properties: Mapping[str, Any]) -> Any:
         # What goes wrong is raised or said by us; librdkafka would write it to the terminal.
         given = {"log_level": 0, "error_cb": self.said, **properties}
@@ -175,28 +230,67 @@ class Connection:
         except kafka.KafkaException as error:
             raise self.error(doing, error.args[0]) from error
 
+    def _look_at(self) -> str:
+        if self.said.refusal:
+            return "user and password"
+        if self.said.insecure:
+            return "'security.protocol', 'ssl.ca.location' and the broker's certificate"
+        return "address, and that the broker runs"
+
     def error(self, doing: str, error: Any) -> WeirError:
         """Return the error for one of librdkafka's."""
         code = import_kafka().KafkaError
         reason = error.str()
         if error.code() in (code._TRANSPORT, code._TIMED_OUT, code._ALL_BROKERS_DOWN):
-            reason = self.said.last or reason
+            reason = self.said.refusal or self.said.insecure or self.said.last or reason
             return StorageError(
                 f"Kafka at {self.address!r} did not answer while {doing}: {reason}; check the "
-                "address, and that the broker runs"
+                + self._look_at()
             )
-        refused = (code.TOPIC_AUTHORIZATION_FAILED, code.GROUP_AUTHORIZATION_FAILED)
-        if error.code() in refused:
+        if error.code() in (
+            code.TOPIC_AUTHORIZATION_FAILED,
+            code.GROUP_AUTHORIZATION_FAILED,
+            code.CLUSTER_AUTHORIZATION_FAILED,
+            code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ):
             msg = f"Kafka at {self.address!r} does not allow {doing}: {reason}"
+            return UsageError(msg)
+        if error.code() in (code.MSG_SIZE_TOO_LARGE, code.INVALID_RECORD):
+            msg = (
+                f"Kafka at {self.address!r} refuses a record while {doing}: {reason}; nothing was "
+                "written: raise the topic's 'max.message.bytes', or correct its schema, and resume "
+                "from the checkpoint, which holds the records"
+            )
+            return UsageError(msg)
+        if error.code() in (code._UNKNOWN_TOPIC, code.UNKNOWN_TOPIC_OR_PART):
+            msg = f"Kafka at {self.address!r} has no such topic, {doing}: {reason}; create it"
+            return UsageError(msg)
+        if error.code() == code.INVALID_TRANSACTION_TIMEOUT:
+            msg = (
+                f"Kafka at {self.address!r} does not allow {doing}: {reason}; lower "
+                "'transaction.timeout.ms', or raise the brokers' 'transaction.max.timeout.ms'"
+            )
             return UsageError(msg)
         return StorageError(f"Kafka at {self.address!r} failed while {doing}: {reason}")
 
 
 class _Said:
-    """What clients complained of last, which their calls do not raise."""
+    """What clients complained of last, which their calls do not raise.
+
+    A refused user and a failed handshake are kept apart: what follows them says less.
+    """
 
     def __init__(self) -> None:
-        self.last = ""
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: the cluster has answered."""
+        self.last = self.refusal = self.insecure = ""
 
     def __call__(self, error: Any) -> None:
+        code = import_kafka().KafkaError
         self.last = error.str()
+        if error.code() == code._AUTHENTICATION:
+            self.refusal = self.last
+        elif error.code() == code._SSL:
+            self.insecure = self.last

@@ -132,8 +132,12 @@ class KafkaPlanner(SplitPlanner):
         return 0 < self._pace.discovery_ms <= elapsed_ms
 
     def plan(self, start: dict[str, Any], end: dict[str, Any], tasks: int) -> list[tuple[str, ...]]:
-        """Return the ranges between two positions."""
-        return plan_ranges(KafkaPosition.of(start), KafkaPosition.of(end), tasks)
+        """Return the ranges between two positions; the first ones of a job name all partitions.
+
+        A partition that nothing was read of yet holds event time back, as in Flink.
+        """
+        begin = KafkaPosition.of(start)
+        return plan_ranges(begin, KafkaPosition.of(end), tasks, every=begin == self._start)
 
     def bound(self) -> None:
         """Read to what is the end now, and no further."""

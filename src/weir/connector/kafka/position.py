@@ -63,12 +63,15 @@ class KafkaPosition(msgspec.Struct, frozen=True):
             msg = f"{data!r:.300} is not the position of a Kafka source: {error}"
             raise CorruptStateError(msg) from error
 
+    def ends(self, partition: KafkaTopicPartition) -> bool:
+        """Tell whether a partition of bounded input was read to its end."""
+        offset = self.offsets[partition]
+        return self.until is not None and offset >= self.until.get(partition, offset)
+
     @property
     def is_over(self) -> bool:
         """Tell whether bounded input was read to its end."""
-        return self.until is not None and all(
-            n >= self.until.get(p, n) for p, n in self.offsets.items()
-        )
+        return self.until is not None and all(map(self.ends, self.offsets))
 
 
 def _nested(offsets: Offsets) -> _Nested:
@@ -121,7 +124,8 @@ def discover(position: KafkaPosition, earliest: Offsets, ids: Mapping[str, str])
 def advance(position: KafkaPosition, ends: Offsets, limit: int | None) -> KafkaPosition:
     """Return how far an epoch may read: to the ends, or to `until`, but no more than `limit`.
 
-    What is there is shared out by how much each partition has.
+    Partitions get the same shares, but for what those with little cannot use: so none of them falls
+    behind others because these have more.
 
     Raises:
         IncompatibleStateError: a partition ends before its position: records are gone.
@@ -142,25 +146,26 @@ def advance(position: KafkaPosition, ends: Offsets, limit: int | None) -> KafkaP
         backlog[partition] = end - offset
     total = sum(backlog.values())
     if limit is not None and total > limit:
-        backlog = _share(backlog, total, limit)
+        backlog = _share(backlog, limit)
     offsets = {p: n + backlog[p] for p, n in position.offsets.items()}
     return KafkaPosition(offsets, position.topics, position.until)
 
 
-def _share(backlog: Offsets, total: int, limit: int) -> Offsets:
-    shared = {p: n * limit // total for p, n in backlog.items()}
-    rest = limit - sum(shared.values())
-    for partition in sorted(backlog, key=lambda p: (-backlog[p], p)):
-        if rest and shared[partition] < backlog[partition]:
-            shared[partition] += 1
-            rest -= 1
+def _share(backlog: Offsets, limit: int) -> Offsets:
+    shared: Offsets = {}
+    smallest_first = sorted(backlog, key=lambda p: (backlog[p], p))
+    for done, partition in enumerate(smallest_first):
+        fair = -(-limit // (len(smallest_first) - done))
+        shared[partition] = min(backlog[partition], fair)
+        limit -= shared[partition]
     return shared
 
 
 class Range(msgspec.Struct, frozen=True, omit_defaults=True):
     """A split: the records of a partition from one offset to before another.
 
-    With the `last` ranges bounded input ends.
+    With the `last` ranges bounded input ends; its partition may be `over` before that. One without
+    offsets says that there is a partition.
     """
 
     topic: str
@@ -168,14 +173,25 @@ class Range(msgspec.Struct, frozen=True, omit_defaults=True):
     start: int
     end: int
     last: bool = False
+    over: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing is to be read."""
+        return self.start == self.end
 
 
-def plan_ranges(start: KafkaPosition, end: KafkaPosition, tasks: int) -> list[tuple[str, ...]]:
-    """Return the ranges between two positions, dealt out so that tasks have about as much to do."""
+def plan_ranges(
+    start: KafkaPosition, end: KafkaPosition, tasks: int, *, every: bool = False
+) -> list[tuple[str, ...]]:
+    """Return the ranges between two positions, dealt out so that tasks have about as much to do.
+
+    New partitions are among them, and with `every` all partitions, also when nothing is to be read.
+    """
     ranges = [
-        Range(*p, start.offsets.get(p, n), n, last=end.is_over)
+        Range(*p, start.offsets.get(p, n), n, last=end.is_over, over=end.ends(p))
         for p, n in sorted(end.offsets.items())
-        if n > start.offsets.get(p, n)
+        if every or n > start.offsets.get(p, -1)
     ]
     heaps: list[list[Range]] = [[] for _ in range(min(tasks, len(ranges)))]
     sizes = [0] * len(heaps)

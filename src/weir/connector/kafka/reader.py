@@ -1,4 +1,4 @@
-"""Reads offset ranges in the worker, and makes records of them.
+"""Reads offset ranges in the worker.
 
 A range ends where the consumer stands behind it, not with its last record: markers of transactions,
 aborted records and what compaction removed have offsets, and are never delivered.
@@ -6,7 +6,7 @@ aborted records and what compaction removed have offsets, and are never delivere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,11 @@ import msgspec
 import pyarrow as pa
 
 from weir.clock import SystemClock
-from weir.common.serialization import DeserializationSchema, SimpleStringSchema
-from weir.connector.decoder import Decoder, Partition, Piece, Records
+from weir.connector.decoder import Partition
 from weir.connector.kafka.client import Connection, import_kafka
 from weir.connector.kafka.position import Range
 from weir.connector.source import SplitReader
-from weir.errors import CorruptStateError, StorageError, UsageError
+from weir.errors import CorruptStateError, StorageError
 
 _BATCH_RECORDS = 10_000
 _POLL_S = 0.2
@@ -35,7 +34,8 @@ SCHEMA = pa.schema(
         ("headers", pa.list_(_HEADER)),
     ]
 )
-_TOPIC, _PARTITION = b"topic", b"partition"
+TOPIC, PARTITION = b"topic", b"partition"
+"""Of what the metadata of a batch tells."""
 _decode_range = msgspec.json.Decoder(Range).decode
 _consumers: dict[tuple[tuple[str, str], ...], Any] = {}
 
@@ -55,6 +55,8 @@ class KafkaRanges(SplitReader):
             StorageError: the broker does not answer.
         """
         wanted = _decode_range(split)
+        if wanted.is_empty:
+            return
         kafka = import_kafka()
         consumer = self._consumer()
         place = kafka.TopicPartition(wanted.topic, wanted.partition, wanted.start)
@@ -71,9 +73,14 @@ class KafkaRanges(SplitReader):
         return _decode_range(split).last
 
     def partition(self, split: str) -> Partition:
-        """Return the partition of the range: it has an event time of its own."""
+        """Return the partition of the range: it has an event time of its own.
+
+        Behind the end of bounded input it has none, as a finished split in Flink.
+        """
         wanted = _decode_range(split)
-        return Partition(f"{wanted.topic}-{wanted.partition}")
+        awaited = wanted.is_empty and not wanted.over
+        name = f"{wanted.topic}-{wanted.partition}"
+        return Partition(name, awaited=awaited, over=wanted.over)
 
     def _consumer(self) -> Any:
         key = tuple(sorted(self.connection.properties.items()))
@@ -142,7 +149,7 @@ class KafkaRanges(SplitReader):
             pa.array([_timestamp(m) for m in messages], pa.int64()),
             pa.array(headers, pa.list_(_HEADER)),
         ]
-        where = {_TOPIC: wanted.topic.encode(), _PARTITION: str(wanted.partition).encode()}
+        where = {TOPIC: wanted.topic.encode(), PARTITION: str(wanted.partition).encode()}
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA.with_metadata(where))
 
 
@@ -160,59 +167,3 @@ def _timestamp(message: Any) -> int | None:
 
 def _headers(message: Any) -> list[dict[str, Any]]:
     return [{"key": key, "value": value} for key, value in message.headers() or ()]
-
-
-@dataclass(frozen=True)
-class KafkaRecords(Decoder):
-    """Makes records of what was read; with them go the timestamps of Kafka.
-
-    `skip_failed` leaves out what cannot be deserialised; otherwise the job fails and says which
-    record it is. A record without a value (a tombstone) has nothing to deserialise and is left out.
-    """
-
-    schema: Any
-    skip_failed: bool = False
-
-    def decode(self, batch: pa.RecordBatch) -> Iterator[Piece]:
-        """Deserialise a batch."""
-        timestamps = batch.column("timestamp").to_pylist()
-        if isinstance(self.schema, DeserializationSchema):
-            values = self._values(batch)
-        else:
-            where = batch.schema.metadata
-            given = self.schema.deserialize_batch
-            values = given(where[_TOPIC].decode(), int(where[_PARTITION]), batch)
-        if any(value is None for value in values):
-            kept = [(v, t) for v, t in zip(values, timestamps, strict=True) if v is not None]
-            values, timestamps = [v for v, _ in kept], [t for _, t in kept]
-        if values:
-            stamped = any(stamp is not None for stamp in timestamps)
-            yield Records(values, timestamps if stamped else None)
-
-    def _values(self, batch: pa.RecordBatch) -> list[Any]:
-        column = batch.column("value")
-        if type(self.schema) is SimpleStringSchema and self.schema.charset == "utf-8":
-            try:
-                return list(column.cast(pa.string()).to_pylist())
-            except pa.ArrowInvalid:
-                """One of them is no text: find out which."""
-        deserialize: Callable[[bytes], Any] = self.schema.deserialize
-        found: list[Any] = []
-        for row, value in enumerate(column.to_pylist()):
-            try:
-                found.append(None if value is None else deserialize(value))
-            except Exception as error:  # noqa: PERF203 - each record may be the bad one
-                if not self.skip_failed:
-                    raise self._refusal(batch, row, error) from error
-                found.append(None)
-        return found
-
-    def _refusal(self, batch: pa.RecordBatch, row: int, error: Exception) -> UsageError:
-        where = batch.schema.metadata
-        offset, value = batch.column("offset")[row].as_py(), batch.column("value")[row].as_py()
-        return UsageError(
-            f"the Kafka record at offset {offset} of {where[_TOPIC].decode()!r}, partition "
-            f"{where[_PARTITION].decode()}, cannot be deserialised by "
-            f"{type(self.schema).__name__}: {type(error).__name__}: {error}; its value begins with "
-            f"{value[:100]!r}. set_property('on.deserialization.error', 'skip') leaves such out"
-        )

@@ -42,8 +42,8 @@ class KafkaRecordDeserializationSchema:
         """Return the type of the records."""
         return Types.ROW_NAMED(list(_FIELDS), list(_FIELDS.values()))
 
-    def deserialize_batch(self, topic: str, partition: int, batch: pa.RecordBatch) -> list[Any]:
-        """Return the records of a batch of the reader."""
+    def records(self, topic: str, partition: int, batch: pa.RecordBatch) -> list[Any]:
+        """Return the rows of a batch of the reader, as `deserialize` is given them."""
         make = row_class(tuple(_FIELDS))._of
         columns = [
             batch.column(name).to_pylist() for name in ("offset", "timestamp", "key", "value")
@@ -52,7 +52,4 @@ class KafkaRecordDeserializationSchema:
             [(h["key"], h["value"]) for h in row or ()]
             for row in batch.column("headers").to_pylist()
         ]
-        return [
-            self.deserialize(make((topic, partition, *values)))
-            for values in zip(*columns, headers, strict=True)
-        ]
+        return [make((topic, partition, *values)) for values in zip(*columns, headers, strict=True)]

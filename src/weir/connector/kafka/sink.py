@@ -14,12 +14,20 @@ from itertools import repeat
 from typing import Any
 
 from weir.common.serialization import SerializationSchema
-from weir.connector.commit_target import CommitSink, CommitTarget
+from weir.connector.commit_target import CommitSink
 from weir.connector.delivery import DeliveryGuarantee
 from weir.connector.kafka.client import Connection
-from weir.connector.kafka.target import KafkaTarget, Row, produce, require_topic
+from weir.connector.kafka.target import (
+    TIMEOUT,
+    KafkaTarget,
+    Row,
+    largest_record,
+    produce,
+    require_topic,
+)
 from weir.connector.sink import SinkWriter, WriterContext, blame
 from weir.errors import StorageError, UsageError, WeirError
+from weir.notices import warn_once
 
 log = logging.getLogger("weir.kafka")
 _FLUSH_S = 60.0
@@ -162,7 +170,15 @@ class KafkaSink(CommitSink):
         self._connection = Connection(own)
         self._serializer = serializer
         self._prefix = prefix
+        self._limits: dict[str, int] = {}
         self._bytes_max = int(self._connection.properties.get("message.max.bytes", 1_000_000))
+
+    def _limit(self, topic: str) -> int:
+        """Return how large a record of a topic may be; a topic that is not there is refused."""
+        require_topic(self._connection, topic)
+        largest = largest_record(self._connection, topic)
+        self._limits[topic] = min(self._bytes_max, largest or self._bytes_max)
+        return self._limits[topic]
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
@@ -173,6 +189,21 @@ class KafkaSink(CommitSink):
         """Show no property: some are passwords."""
         return f"KafkaSink({self._connection.address!r}, {self.guarantee.name})"
 
+    def check(self, interval_ms: int | None) -> None:
+        """Say what checkpoints mean here, where another meaning may be expected."""
+        if self.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            return
+        super().check(interval_ms)
+        timeout = self._connection.properties.get(TIMEOUT, "")
+        if interval_ms is not None and timeout.isdecimal() and int(timeout) <= interval_ms:
+            warn_once(
+                log,
+                f"the Kafka property {TIMEOUT!r} is {timeout}, and checkpoints come every "
+                f"{interval_ms} ms. In Flink records would be lost. Here a transaction is open "
+                "while one checkpoint is written, and not from one to the next: the timeout has "
+                "to be enough for that",
+            )
+
     def create_writer(self, context: WriterContext) -> Any:
         """Create the writer of one subtask.
 
@@ -181,13 +212,14 @@ class KafkaSink(CommitSink):
             StorageError: no broker answers.
         """
         if isinstance(self._serializer.topic, str):
-            require_topic(self._connection, self._serializer.topic)
+            self._limit(self._serializer.topic)
         if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            self.open_target(context).check()
             return super().create_writer(context)
         wait = self.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
         return _ProducingWriter(self._connection, self.rows_of, wait=wait)
 
-    def open_target(self, context: WriterContext) -> CommitTarget:
+    def open_target(self, context: WriterContext) -> KafkaTarget:
         """Return a target for transactions."""
         return KafkaTarget(self._connection, self._prefix)
 
@@ -195,10 +227,11 @@ class KafkaSink(CommitSink):
         """Serialise records; one that no broker would take is refused before it is prepared."""
         for row in self._serializer.rows(values, timestamps):
             size = len(row[1] or b"") + len(row[2] or b"") + _RECORD_OVERHEAD
-            if size > self._bytes_max:
+            most = self._limits.get(row[0]) or self._limit(row[0])
+            if size > most:
                 msg = (
-                    f"a record for topic {row[0]!r} has {size} bytes, at most {self._bytes_max} "
-                    "can be written: raise 'max.request.size', here and at the broker"
+                    f"a record for topic {row[0]!r} has {size} bytes, at most {most} "
+                    "can be written: raise 'max.request.size' here and 'max.message.bytes' there"
                 )
                 raise UsageError(msg)
             yield row

@@ -16,6 +16,7 @@ from typing import Any
 from weir.common.serialization import DeserializationSchema
 from weir.connector.kafka.client import Connection
 from weir.connector.kafka.cluster import Cluster, Found, Subscription
+from weir.connector.kafka.decoder import SETTING, KafkaRecords
 from weir.connector.kafka.offsets import (
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
@@ -23,9 +24,10 @@ from weir.connector.kafka.offsets import (
 )
 from weir.connector.kafka.planner import KafkaPlanner, Pace
 from weir.connector.kafka.position import KafkaPosition, check_topics
-from weir.connector.kafka.reader import KafkaRanges, KafkaRecords
+from weir.connector.kafka.reader import KafkaRanges
 from weir.connector.kafka.record import KafkaRecordDeserializationSchema
 from weir.connector.source import Opening, PlannedSplits, Source
+from weir.connector.undecoded import DEAD_LETTERS, OnError
 from weir.errors import UsageError
 
 # Properties of the source itself, not of its clients: Flink's first, then Weir's.
@@ -78,6 +80,7 @@ class KafkaSource(Source):
             StorageError: no broker answers.
             IncompatibleStateError: the topics are not those of the position.
         """
+        decoder = self._decoder(opening)
         given = {k: v for k, v in self.properties.items() if k not in _OWN}
         prefix = self.properties.get("client.id.prefix")
         if prefix is not None:
@@ -85,6 +88,7 @@ class KafkaSource(Source):
         if self.group_id is not None:
             given["group.id"] = self.group_id
         connection = Connection(given)
+        connection.reach()
         cluster = Cluster(connection, self.group_id)
         try:
             found = cluster.find(self.wanted)
@@ -94,9 +98,16 @@ class KafkaSource(Source):
         with_headers = not isinstance(self.deserializer, DeserializationSchema)
         group = self.group_id if self._flag(_COMMIT, default=True) else None
         planner = KafkaPlanner(connection, self.wanted, start, self._pace(), group=group)
-        skip = self.properties.get(_ON_ERROR, "fail") == "skip"
-        decoder = KafkaRecords(self.deserializer, skip)
         return PlannedSplits(planner, KafkaRanges(connection, with_headers), decoder)
+
+    def _decoder(self, opening: Opening) -> KafkaRecords:
+        on_error = OnError.chosen(
+            self.properties.get(_ON_ERROR),
+            SETTING,
+            read=DEAD_LETTERS.tag_id in opening.side_outputs,
+        )
+        columnar = opening.type_info in (None, self.get_produced_type())
+        return KafkaRecords(self.deserializer, on_error, columnar)
 
     def _start(self, opening: Opening, cluster: Cluster, found: Found) -> KafkaPosition:
         if opening.position is not None:
@@ -258,10 +269,8 @@ class KafkaSourceBuilder:
             raise UsageError(msg)
         properties = dict(self._properties)
         Connection({k: v for k, v in properties.items() if k not in _OWN})
-        how = properties.get(_ON_ERROR, "fail")
-        if how not in ("fail", "skip"):
-            msg = f"the property {_ON_ERROR!r} is {how!r}, expected 'fail' or 'skip'"
-            raise UsageError(msg)
+        if _ON_ERROR in properties:
+            OnError.named(properties[_ON_ERROR], SETTING)
         source = KafkaSource(
             self._wanted,
             self._deserializer,

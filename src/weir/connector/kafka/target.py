@@ -8,6 +8,7 @@ do with the interval of checkpoints.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -16,6 +17,7 @@ from weir.clock import SystemClock
 from weir.connector.commit_target import CommitTarget
 from weir.connector.kafka.client import Connection, import_kafka
 from weir.errors import StorageError, UsageError
+from weir.notices import warn_once
 
 Row: TypeAlias = tuple[str, bytes | None, bytes | None, int | None]
 """Topic, key, value, timestamp."""
@@ -23,6 +25,12 @@ Row: TypeAlias = tuple[str, bytes | None, bytes | None, int | None]
 _CALL_S = 60.0
 _PAUSE_S = 0.1
 _RETENTION_MINUTES = 7 * 24 * 60
+_SHORT_MINUTES = 24 * 60
+_TIMEOUT_MS = 60_000
+_RETENTION = "offsets.retention.minutes"
+_LONGEST = "transaction.max.timeout.ms"
+TIMEOUT = "transaction.timeout.ms"
+log = logging.getLogger("weir.kafka")
 
 
 class KafkaTarget(CommitTarget):
@@ -33,29 +41,62 @@ class KafkaTarget(CommitTarget):
         self._connection = connection
         self._prefix = prefix
         self._producers: dict[str, Any] = {}
-        self._retention_ms: int | None = None
+        self._groups: dict[str, Any] = {}
+        self._settings: dict[str, int] | None = None
 
     @property
     def retention_ms(self) -> int:  # type: ignore[override]
         """For how long the broker keeps offsets of a group that commits none."""
-        if self._retention_ms is None:
-            self._retention_ms = self._asked_retention() * 60_000
-        return self._retention_ms
+        return self._broker().get(_RETENTION, _RETENTION_MINUTES) * 60_000
 
-    def _asked_retention(self) -> int:
+    def _broker(self) -> dict[str, int]:
+        """Return settings of the brokers; none where asking is not allowed."""
+        if self._settings is None:
+            self._settings = self._asked_settings()
+        return self._settings
+
+    def _asked_settings(self) -> dict[str, int]:
         kafka = import_kafka()
         admin = self._connection.admin()
-        with self._connection.errors("asking how long offsets are kept"):
+        with self._connection.errors("asking for the brokers' settings"):
             # An empty list must not become a StopIteration, which callers could take for an end.
             (broker, *_) = admin.list_topics(timeout=_CALL_S).brokers
             asked = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.BROKER, str(broker))
             try:
-                (found,) = admin.describe_configs([asked], request_timeout=_CALL_S).values()
-                return int(found.result()["offsets.retention.minutes"].value)
+                (future,) = admin.describe_configs([asked], request_timeout=_CALL_S).values()
+                found = future.result()
             except kafka.KafkaException as error:
                 if error.args[0].code() != kafka.KafkaError.CLUSTER_AUTHORIZATION_FAILED:
                     raise
-                return _RETENTION_MINUTES
+                return {}
+        return {n: int(found[n].value) for n in (_RETENTION, _LONGEST) if n in found}
+
+    def check(self) -> None:
+        """Refuse a timeout that the brokers do not allow, and warn of markers that are soon gone.
+
+        Raises:
+            UsageError: a transaction may not be open for so long.
+        """
+        given, longest = self._connection.properties.get(TIMEOUT), self._broker().get(_LONGEST)
+        if given is not None and longest is not None and _number(given) > longest:
+            msg = (
+                f"the Kafka property {TIMEOUT!r} is {given}, and the brokers at "
+                f"{self._connection.address!r} allow at most {longest} ({_LONGEST!r}): lower it; "
+                "it has to be enough for the rows of one checkpoint"
+            )
+            raise UsageError(msg)
+        kept = self._broker().get(_RETENTION, _RETENTION_MINUTES)
+        if kept < _SHORT_MINUTES:
+            warn_once(
+                log,
+                f"Kafka at {self._connection.address!r} forgets after {kept} minutes what an "
+                f"exactly-once sink has written ({_RETENTION!r}): a job that crashed has to be "
+                "resumed before that",
+            )
+
+    def _timeout_ms(self) -> int:
+        """Return for how long a transaction is open at most: while a checkpoint is written."""
+        return min(_TIMEOUT_MS, self._broker().get(_LONGEST, _TIMEOUT_MS))
 
     def _name(self, identity: str) -> str:
         return f"{self._prefix}.{identity}"
@@ -63,15 +104,21 @@ class KafkaTarget(CommitTarget):
     def fence(self, identities: Sequence[str]) -> None:
         """Abort what is open under the identities, and shut out who opened it."""
         for identity in identities:
-            own = {
+            own: dict[str, Any] = {
                 "transactional.id": self._name(identity),
                 "linger.ms": "20",
                 "queue.buffering.max.messages": "1000000",
+                TIMEOUT: str(self._timeout_ms()),
             }
             given = {k: v for k, v in own.items() if k not in self._connection.properties}
             producer = self._connection.producer(**given)
             with self._connection.errors(f"fencing {self._name(identity)!r}"):
                 producer.init_transactions(_CALL_S)
+            # Now that the broker has answered: later, a consumer that begins while it is away may
+            # wait for minutes.
+            group = self._connection.consumer(**{"group.id": self._name(identity)})
+            self._groups[identity] = group.consumer_group_metadata()
+            group.close()
             self._producers[identity] = producer
 
     def committed(self, identity: str) -> int | None:
@@ -122,11 +169,7 @@ class KafkaTarget(CommitTarget):
                 for row in rows:
                     produce(producer, row)
                 marker = kafka.TopicPartition(rows[0][0], 0, checkpoint)
-                group = self._connection.consumer(**{"group.id": name})
-                producer.send_offsets_to_transaction(
-                    [marker], group.consumer_group_metadata(), _CALL_S
-                )
-                group.close()
+                producer.send_offsets_to_transaction([marker], self._groups[identity], _CALL_S)
                 producer.commit_transaction(_CALL_S)
             except BaseException:
                 # The next try fences first, which aborts whatever is open.
@@ -154,12 +197,38 @@ def produce(producer: Any, row: Row, on_delivery: Any = None) -> None:
         return
 
 
+def _number(text: str) -> int:
+    """Return a number of milliseconds; what is none is refused by the client, with its name."""
+    return int(text) if text.isdecimal() else 0
+
+
+def largest_record(connection: Connection, topic: str) -> int | None:
+    """Return how many bytes a record of a topic may have, as far as the brokers say.
+
+    It counts what is sent, so nobody knows where records are compressed.
+    """
+    kafka = import_kafka()
+    if connection.properties.get("compression.type", "none") != "none":
+        return None
+    asked = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic)
+    admin = connection.admin()
+    with connection.errors(f"asking about topic {topic!r}"):
+        try:
+            (future,) = admin.describe_configs([asked], request_timeout=_CALL_S).values()
+            return int(future.result()["max.message.bytes"].value)
+        except kafka.KafkaException as error:
+            if error.args[0].code() != kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            return None
+
+
 def require_topic(connection: Connection, topic: str) -> None:
     """Refuse a topic that does not exist, before rows are prepared for it.
 
     Raises:
         UsageError: there is no such topic.
     """
+    connection.reach()
     admin = connection.admin()
     with connection.errors(f"asking about topic {topic!r}"):
         found = admin.list_topics(topic, timeout=_CALL_S).topics[topic]

@@ -81,7 +81,7 @@ class SequenceSource(Source):
 
 @dataclass(frozen=True)
 class TextFileSource(Source):
-    """The lines of a file, or of the files of a directory.
+    """The lines of a file, or of the files that are in a directory when the job starts.
 
     With `watched` files that appear later are read, too, and the input has no end.
     """
@@ -106,13 +106,44 @@ class TextFileSource(Source):
             msg = f"read_text_file: {str(path)!r} does not exist"
             raise UsageError(msg)
 
-    def open(self, opening: Opening) -> FileRows:
-        """Name the files; they must be there."""
+    def open(self, opening: Opening) -> FileRows | Splits:
+        """Name the files; they must be there.
+
+        What has no bytes has no rows, and so nothing that could say that it was read to its end:
+        that is opened as a collection without elements.
+        """
         self.check()
-        return FileRows(self._local(), "text", TextLines(), {"encoding": self.charset})
+        path = self._local()
+        names: tuple[str, ...] = ()
+        if path.is_file() or not self.watched:
+            files = listed_files(path)
+            if not self.watched and not any(file.stat().st_size for file in files):
+                return CollectionSource([], Types.STRING()).open(opening)
+            names = tuple(sorted({file.name for file in files}))
+        return FileRows(path, "text", TextLines(), {"encoding": self.charset}, only=names)
 
     def _local(self) -> Path:
         return Path(self.path.removeprefix("file://"))
+
+
+def listed_files(path: Path, *, below: bool = False) -> list[Path]:
+    """Return the files that Spark reads of a path: those of a directory, but for hidden ones.
+
+    Of the directories below it Spark reads those that are named by a column and its value, or all
+    of them if it is told to.
+    """
+    if path.is_file():
+        return [path]
+    found: list[Path] = []
+    for entry in path.iterdir():
+        is_column = "=" in entry.name
+        if entry.name.startswith(".") or (entry.name.startswith("_") and not is_column):
+            continue
+        if not entry.is_dir():
+            found.append(entry)
+        elif is_column or below:
+            found += listed_files(entry, below=below)
+    return found
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from weir.connector.sink import Sink, SinkWriter, WriterContext
 from weir.errors import CorruptStateError
+from weir.notices import warn_once
 
 log = logging.getLogger("weir.sink")
 
@@ -70,6 +71,29 @@ class CommitTarget(ABC):
         """Free connections; may be called twice."""
 
 
+class Commits:
+    """Steps 1 to 3 of the recipe for one target, by whoever holds what was prepared."""
+
+    def __init__(self, target: CommitTarget) -> None:
+        """Nobody is fenced yet."""
+        self._target = target
+        self._done: dict[str, int | None] = {}
+
+    def newest(self, identity: str) -> int | None:
+        """Return the newest checkpoint whose rows are visible; fences the identity first."""
+        if identity not in self._done:
+            self._target.fence([identity])
+            self._done[identity] = self._target.committed(identity)
+        return self._done[identity]
+
+    def write(self, identity: str, checkpoint: int, rows: Any) -> None:
+        """Write rows that are not visible yet."""
+        # What is raised leaves it unknown whether the rows are visible: ask before the next try.
+        del self._done[identity]
+        self._target.write(identity, checkpoint, rows)
+        self._done[identity] = checkpoint
+
+
 class Committable(msgspec.Struct, frozen=True):
     """Rows that a checkpoint holds; see the module."""
 
@@ -106,6 +130,16 @@ class CommitSink(Sink):
     def rows_of(self, values: list[Any], timestamps: list[int | None] | None) -> Iterable[Any]:
         """Return what the target takes of some records."""
 
+    def check(self, interval_ms: int | None) -> None:
+        """Say that rows wait for checkpoints where there are none."""
+        if interval_ms is None:
+            warn_once(
+                log,
+                f"{type(self).__name__} shows rows when a checkpoint is complete, and there are "
+                "none: it shows nothing before the job ends, and keeps all rows in memory; see "
+                "env.enable_checkpointing()",
+            )
+
     def create_writer(self, context: WriterContext) -> CommitWriter:
         """Create the writer of one subtask."""
         return CommitWriter(self, self.open_target(context), context)
@@ -121,7 +155,7 @@ class CommitWriter(SinkWriter):
         self._context = context
         self._identity = identity_of(context)
         self._rows: list[Any] = []
-        self._done: dict[str, int | None] = {}
+        self._commits = Commits(target)
 
     def write_batch(self, values: list[Any], timestamps: list[int | None] | None) -> None:
         """Keep what becomes of the records."""
@@ -153,21 +187,15 @@ class CommitWriter(SinkWriter):
         """Write what is not visible yet, in order of checkpoints."""
         given = sorted(map(_decode, committables), key=lambda c: (c.identity, c.checkpoint))
         for one in given:
-            if one.identity not in self._done:
-                self._target.fence([one.identity])
-                self._done[one.identity] = self._target.committed(one.identity)
             self._commit(one)
 
     def _commit(self, one: Committable) -> None:
-        done = self._done[one.identity]
+        done = self._commits.newest(one.identity)
         if done is not None and one.checkpoint <= done:
             return
         if done is None and self._may_have_expired(one):
             return
-        # What is raised leaves it unknown whether the rows are visible: ask before the next try.
-        del self._done[one.identity]
-        self._target.write(one.identity, one.checkpoint, self._rows_of(one))
-        self._done[one.identity] = one.checkpoint
+        self._commits.write(one.identity, one.checkpoint, self._rows_of(one))
 
     def _rows_of(self, one: Committable) -> list[Any]:
         try:

@@ -63,4 +63,13 @@ def _by_number(partitions: dict[str, int]) -> list[tuple[str, int]]:
     return sorted(partitions.items(), key=lambda item: int(item[0]))
 
 
-FORMS: tuple[Callable[[Any], str | None], ...] = (_files, _kafka, _partitions)
+def _jdbc(parsed: Any) -> str | None:
+    """A query that is read by a column."""
+    if not isinstance(parsed, dict) or not {"jdbc", "after", "until"} <= set(parsed):
+        return None
+    if parsed["after"] is None:
+        return "not read yet" if parsed["until"] is not None else "no rows"
+    return f"rows up to {parsed['jdbc']}={parsed['after']} (ends at {parsed['until']})"
+
+
+FORMS: tuple[Callable[[Any], str | None], ...] = (_files, _kafka, _jdbc, _partitions)

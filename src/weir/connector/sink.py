@@ -180,6 +180,15 @@ class Sink(ABC):
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """Create the writer of one subtask; raises `UsageError` if the stream does not fit."""
 
+    def check(self, interval_ms: int | None) -> None:  # noqa: B027
+        """Refuse or warn of what does not fit the job; called before the engine starts.
+
+        `interval_ms` is the time from checkpoint to checkpoint, None where there are none.
+
+        Raises:
+            UsageError: the sink cannot be used like that.
+        """
+
     def can_take_back(self) -> bool:
         """Tell whether writers can remove committed output: see `SinkWriter.take_back`."""
         return False

@@ -5,7 +5,7 @@ what a job before this one has read; the engine streams what it opened as; worke
 into records with its decoder::
 
     driver:  Source.open(opening) -> FileRows | TableRows | Splits | PlannedSplits | Journal
-    worker:  Decoder.decode(batch) -> records, columns, marks, partitions
+    worker:  Decoder.decode(batch) -> records, columns, marks, partitions, what was left out
 
 Positions are the engine's own: it logs, before an epoch runs, which rows or splits belong to it,
 and reads exactly those again after a failure. Records of `Splits` that can be counted are counted,
@@ -49,6 +49,7 @@ class Opening:
         records_per_split: how many records an epoch should get.
         type_info: declared type of the stream, None for any Python object.
         position: where jobs before this one have stopped, of a source that plans its splits.
+        side_outputs: the names of the source's side outputs that the program reads.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Opening:
     records_per_split: int = 100_000
     type_info: Any = None
     position: str | None = None
+    side_outputs: frozenset[str] = frozenset()
 
 
 class RecordCount(Protocol):
@@ -68,12 +70,20 @@ class RecordCount(Protocol):
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows that the engine's file source reads: a file, or a directory that is there already."""
+    """Rows that the engine's file source reads: a file, or a directory that is there already.
+
+    A format whose columns the engine does not know by itself needs their `schema`. With `columns`
+    the decoder is given those of them alone, and the engine reads no others. `only` has the names
+    of the files that are read; without any all are, also those that appear later.
+    """
 
     path: Path
     format: str
     decoder: Decoder
     options: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None
+    columns: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """A write-ahead sink: rows are staged as Arrow files, the driver hands them to a Spark writer.
 
 The slot side only stages. At a barrier the staged file is closed and its committable
-`{"path", "rows", "size", "encoding", "sha256"}` goes into the checkpoint; once that completed, the
-driver reads the files of the checkpoint, calls the user's `foreach_batch` and removes them. Columns
-follow the declared type ("arrow"), all else is one binary column of pickled records ("pickle").
+`{"path", "rows", "size", "encoding", "sha256", "identity", "checkpoint"}` goes into the checkpoint;
+once that completed, the driver reads the files of the checkpoint, hands them to a commit target and
+removes them. The identity is that of the job and the operator, not of a subtask: the rows of a
+checkpoint are handed over together, whoever staged them. Columns follow the declared type
+("arrow"), all else is one binary column of pickled records ("pickle").
 
 Invariant: the driver unpickles only bytes whose digest the slot put into the committable. A
 committable without one is of an earlier version: its file has to belong to the driver's user.
@@ -119,9 +121,15 @@ class _StagingWriter(SinkWriter):
             "size": size,
             "encoding": self._encoding,
             "sha256": self._digest.hexdigest(),
+            "identity": f"{self._context.job_id}.{self._context.operator_id[:16]}",
+            "checkpoint": checkpoint_id,
         }
         self._stream, self._count = None, 0
         return [json.dumps(entry).encode()]
+
+    def share(self, committables: list[bytes], subtask: int, parallelism: int) -> list[bytes]:
+        """Hand all over at once: who is idempotent by checkpoint must see all rows of it."""
+        return committables if subtask == 0 else []
 
     def commit(self, committables: list[bytes]) -> None:
         """The driver publishes: it alone knows the user's function."""
@@ -158,6 +166,17 @@ def read_staged(committables: list[bytes]) -> pa.Table:
 def unpickle_staged(table: pa.Table) -> list[Any]:
     """Return the records of a table of pickled ones."""
     return [pickled.loads(data) for data in table.column("pickled").to_pylist()]
+
+
+def prepared_by(committable: bytes, otherwise: int) -> tuple[int, str]:
+    """Return checkpoint and identity of a committable; earlier versions recorded neither."""
+    entry = _load(committable)
+    return int(entry.get("checkpoint", otherwise)), str(entry.get("identity", ""))
+
+
+def is_staged(committable: bytes) -> bool:
+    """Tell whether the file is still there: it is removed when it was handed over."""
+    return os.path.exists(_load(committable)["path"])
 
 
 def remove_staged(committables: list[bytes]) -> None:

@@ -1,28 +1,45 @@
-"""Sinks that end in a Spark writer: the driver hands a checkpoint's rows to the user's function.
+"""Sinks that end in a Spark writer: the driver hands a checkpoint's rows to a commit target.
 
-Rows are staged by the slots and read here after their checkpoint completed. The function gets the
-same rows with the same checkpoint id again after a crash in between, so it has to be idempotent by
-that id; then every row arrives exactly once.
+Rows are staged by the slots and read here after their checkpoint completed. All rows of a
+checkpoint are handed over together, in order of checkpoints, and again after a crash in between; so
+a target that is idempotent by identity and checkpoint, as a user's function has to be, gets every
+row exactly once.
 """
 
 from __future__ import annotations
 
-import json
+import logging
 import threading
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from weir.connector.commit_target import Commits
+from weir.connector.spark_target import FunctionTarget, SparkTarget
 from weir.connector.staged_batch import (
     StagedBatchSink,
+    is_staged,
+    prepared_by,
     read_staged,
     remove_staged,
     unpickle_staged,
 )
-from weir.errors import UsageError, UserFunctionError
+from weir.errors import UsageError, UserFunctionError, WeirError
 from weir.graph.plan import JobPlan
 from weir.runtime.raised import user_traceback
+
+log = logging.getLogger("weir.sink")
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """One `foreach_batch` of the program."""
+
+    name: str
+    target: SparkTarget
 
 
 class DriverSinks:
@@ -31,41 +48,61 @@ class DriverSinks:
     def __init__(self, spark: SparkSession, staging: Path) -> None:
         self._spark = spark
         self._staging = str(staging)
-        self._functions: dict[str, tuple[str, Any]] = {}
+        self._endings: dict[str, _Ending] = {}
         self._lock = threading.Lock()
 
     def adopt(self, plan: JobPlan) -> None:
-        """Keep the user's functions here and give the slots staging sinks instead."""
+        """Keep the user's functions and targets here, and give the slots staging sinks instead."""
         for op in plan.operators:
             if op.kind == "spark_sink":
-                self._functions[op.id] = (op.name, op.function)
+                self.keep(op.id, op.name, op.function)
                 op.function = StagedBatchSink(self._staging)
 
+    def keep(self, operator: str, name: str, given: Any) -> None:
+        """Keep one function or target."""
+        target = given if isinstance(given, SparkTarget) else FunctionTarget(given)
+        target.spark = self._spark
+        self._endings[operator] = _Ending(name, target)
+
     def commit(self, checkpoint_id: int, staged: list[tuple[str, list[bytes]]]) -> None:
-        """Hand over what a completed checkpoint covers, one call per sink."""
+        """Hand over what a completed checkpoint covers: one call per sink and checkpoint."""
         by_operator: dict[str, list[bytes]] = {}
         for operator, committables in staged:
             by_operator.setdefault(operator, []).extend(committables)
         with self._lock:
             for operator, committables in by_operator.items():
-                present = [c for c in committables if self._exists(c)]
-                if present:
-                    self._hand_over(operator, present, checkpoint_id)
-                    remove_staged(present)
+                self._commit(self._endings[operator], checkpoint_id, committables)
 
-    def _hand_over(self, operator: str, committables: list[bytes], checkpoint_id: int) -> None:
-        name, function = self._functions[operator]
+    def _commit(self, ending: _Ending, checkpoint_id: int, committables: list[bytes]) -> None:
+        def prepared(committable: bytes) -> tuple[int, str]:
+            return prepared_by(committable, checkpoint_id)
+
+        ordered = sorted(committables, key=prepared)
+        for (checkpoint, identity), group in groupby(ordered, key=prepared):
+            together = list(group)
+            # Files are removed when all of them were handed over, before a crash perhaps.
+            if all(map(is_staged, together)):
+                self._hand_over(ending, identity, checkpoint, together)
+            remove_staged(together)
+
+    def _hand_over(
+        self, ending: _Ending, identity: str, checkpoint: int, committables: list[bytes]
+    ) -> None:
         rows = self._frame(committables)
         try:
-            function(rows, checkpoint_id)
+            # Asked every time: it costs little beside a write, and attempts may go back.
+            commits = Commits(ending.target)
+            newest = commits.newest(identity)
+            if newest is None or checkpoint > newest:
+                commits.write(identity, checkpoint, rows)
+            else:
+                log.info("checkpoint %d of %r is visible already", checkpoint, identity)
+        except WeirError:
+            raise
         except BaseException as error:
             # SystemExit too: it would end the thread that all later commits need.
-            raise UserFunctionError(name, "<foreach_batch>", user_traceback(error)) from error
-
-    @staticmethod
-    def _exists(committable: bytes) -> bool:
-        # A staged file that is gone was handed over before the crash that we recover from.
-        return Path(json.loads(committable)["path"]).exists()
+            traceback = user_traceback(error)
+            raise UserFunctionError(ending.name, "<foreach_batch>", traceback) from error
 
     def _frame(self, committables: list[bytes]) -> Any:
         table = read_staged(committables)

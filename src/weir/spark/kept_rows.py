@@ -2,8 +2,8 @@
 
 What a worker reads is what Spark would have handed it: the same columns with the same types. Where
 that is not certain (odd types, files of an earlier program with other columns, a compression that
-Arrow lacks), or files are so large that Spark would share one among several tasks, there are no
-splits, and Spark reads the rows.
+Arrow lacks), or files are so large that Spark would share one among several tasks, or there is no
+file at all, there are no splits, and Spark reads the rows.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def kept_splits(
     """Name the files to workers; None when Spark has to read them."""
     files = sorted(kept.glob("*.parquet"))
     legacy = any(str(spark.conf.get(name)).upper() == "LEGACY" for name in _REBASE)
-    if not reads_alike(schema, calendar=not legacy):
+    if not files or not reads_alike(schema, calendar=not legacy):
         return None
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     large = str(spark.conf.get("spark.sql.execution.arrow.useLargeVarTypes")) == "true"

@@ -194,7 +194,7 @@ def test_file_source_mistakes_are_refused():
         FileSource.for_record_stream_format(StreamFormat.text_line_format())
     with pytest.raises(UsageError, match="klingon"):
         StreamFormat.text_line_format("klingon")
-    with pytest.raises(UsageError, match="from_dataframe"):
+    with pytest.raises(UsageError, match="ParquetColumnarRowInputFormat"):
         FileSource.for_bulk_file_format(None, "a")
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "a")
     with pytest.raises(UsageError, match="discovery interval"):

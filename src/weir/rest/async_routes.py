@@ -63,8 +63,8 @@ def stop(cluster: Cluster, request: Request) -> TriggerResponse:
 
 def savepoint_result(cluster: Cluster, request: Request) -> SavepointResult:
     """Tell how a savepoint or a stop went."""
-    done, result, failure = _outcome(cluster, "savepoint", request)
-    return SavepointResult(_status(done), SavepointInfo(result, failure) if done else None)
+    done, result, failure = outcome(cluster, "savepoint", request)
+    return SavepointResult(status_of(done), SavepointInfo(result, failure) if done else None)
 
 
 def trigger_checkpoint(cluster: Cluster, request: Request) -> TriggerResponse:
@@ -79,8 +79,8 @@ def trigger_checkpoint(cluster: Cluster, request: Request) -> TriggerResponse:
 
 def checkpoint_result(cluster: Cluster, request: Request) -> CheckpointResult:
     """Tell how a checkpoint went."""
-    done, result, failure = _outcome(cluster, "checkpoint", request)
-    return CheckpointResult(_status(done), CheckpointInfo(result, failure) if done else None)
+    done, result, failure = outcome(cluster, "checkpoint", request)
+    return CheckpointResult(status_of(done), CheckpointInfo(result, failure) if done else None)
 
 
 def cancel(cluster: Cluster, request: Request) -> Nothing:
@@ -112,8 +112,8 @@ def rescale(cluster: Cluster, request: Request) -> TriggerResponse:
 
 def rescale_result(cluster: Cluster, request: Request) -> OperationResult:
     """Tell how a rescaling went."""
-    done, _, failure = _outcome(cluster, "rescale", request)
-    return OperationResult(_status(done), OperationInfo(failure) if done else None)
+    done, _, failure = outcome(cluster, "rescale", request)
+    return OperationResult(status_of(done), OperationInfo(failure) if done else None)
 
 
 def requirements(cluster: Cluster, request: Request) -> dict[str, VertexRequirements]:
@@ -155,8 +155,8 @@ def dispose(cluster: Cluster, request: Request) -> TriggerResponse:
 
 def disposal_result(cluster: Cluster, request: Request) -> OperationResult:
     """Tell how a disposal went."""
-    done, _, failure = _outcome(cluster, "disposal", request)
-    return OperationResult(_status(done), OperationInfo(failure) if done else None)
+    done, _, failure = outcome(cluster, "disposal", request)
+    return OperationResult(status_of(done), OperationInfo(failure) if done else None)
 
 
 def _require_directory(job: JobHandle, directory: str | None, name: str) -> None:
@@ -175,9 +175,8 @@ def _start(
     return TriggerResponse(cluster.operations.start(kind, job_id, trigger_id, call))
 
 
-def _outcome(
-    cluster: Cluster, kind: str, request: Request
-) -> tuple[bool, Any, FailureCause | None]:
+def outcome(cluster: Cluster, kind: str, request: Request) -> tuple[bool, Any, FailureCause | None]:
+    """Return whether an operation is over, and with what result or failure."""
     job_id = request.path.get("jobid", "")
     if job_id:
         cluster.job(job_id)
@@ -195,7 +194,8 @@ def _outcome(
     return True, None, FailureCause(f"{branch.__module__}.{branch.__qualname__}", str(error))
 
 
-def _status(done: bool) -> QueueStatus:
+def status_of(done: bool) -> QueueStatus:
+    """Return the status of an operation as answers have it."""
     return QueueStatus("COMPLETED" if done else "IN_PROGRESS")
 
 

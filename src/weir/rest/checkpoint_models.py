@@ -61,7 +61,10 @@ class TaskCheckpoint(msgspec.Struct):
 
 
 class Checkpoint(msgspec.Struct, tag_field="className", tag="in_progress", kw_only=True):
-    """A checkpoint under way; `tasks` only where one checkpoint is asked for."""
+    """A checkpoint under way; `tasks` only where one checkpoint is asked for.
+
+    `reused_size` is Weir's own: the bytes in files of earlier checkpoints, none in a full one.
+    """
 
     id: int
     status: Status
@@ -79,6 +82,7 @@ class Checkpoint(msgspec.Struct, tag_field="className", tag="in_progress", kw_on
     num_acknowledged_subtasks: int
     checkpoint_type: CheckpointType
     tasks: dict[str, TaskCheckpoint]
+    reused_size: int = 0
 
 
 class CompletedCheckpoint(Checkpoint, tag="completed", kw_only=True):
@@ -123,6 +127,27 @@ class CheckpointStatistics(msgspec.Struct):
     summary: Summary
     latest: Latest
     history: list[AnyCheckpoint]
+
+
+class StateSeries(msgspec.Struct):
+    """The bytes of one state in each checkpoint; null where the checkpoint does not have it.
+
+    Without a `state` these are files of an operator whose states are not told apart, as those of a
+    database.
+    """
+
+    operator: str
+    name: str
+    state: str
+    bytes: list[int | None]
+
+
+class StateSizes(msgspec.Struct):
+    """How large each state was in the completed checkpoints that are remembered, oldest first."""
+
+    at: list[int]
+    checkpoints: list[int]
+    states: list[StateSeries]
 
 
 class Externalization(msgspec.Struct):

@@ -76,6 +76,28 @@ def details(cluster: Cluster, request: Request) -> m.AnyCheckpoint:
     return _checkpoint(entry, tasks)
 
 
+def state_sizes(cluster: Cluster, request: Request) -> m.StateSizes:
+    """Tell how large each state was in checkpoint after checkpoint, as slots told it."""
+    job = cluster.job(request.path["jobid"])
+    names = {vertex.id: vertex.name for vertex in job.view().vertices}
+    entries = [e for e in reversed(job.history().entries) if e.status == "COMPLETED" and e.acks]
+    sizes = [entry.state_sizes() for entry in entries]
+    known = sorted({place for found in sizes for place in found})
+    return m.StateSizes(
+        at=[entry.trigger_ms for entry in entries],
+        checkpoints=[entry.checkpoint_id for entry in entries],
+        states=[
+            m.StateSeries(
+                operator,
+                names.get(operator, operator),
+                state,
+                bytes=[found.get((operator, state)) for found in sizes],
+            )
+            for operator, state in known
+        ],
+    )
+
+
 def subtasks(cluster: Cluster, request: Request) -> m.TaskCheckpointDetails:
     """Tell about one operator in one checkpoint, subtask by subtask."""
     job = cluster.job(request.path["jobid"])
@@ -151,6 +173,7 @@ def _checkpoint(
         "num_acknowledged_subtasks": len(entry.acks),
         "checkpoint_type": _type(entry),
         "tasks": tasks or {},
+        "reused_size": entry.reused,
     }
     if entry.status == "COMPLETED":
         return m.CompletedCheckpoint(
@@ -269,6 +292,13 @@ ROUTES: Final[tuple[Route, ...]] = (
         settings,
         "Settings of checkpoints.",
         response=m.CheckpointConfig,
+    ),
+    Route(
+        "GET",
+        f"{_CHECKPOINTS}/state-sizes",
+        state_sizes,
+        "How large each state was in checkpoint after checkpoint.",
+        response=m.StateSizes,
     ),
     Route("GET", _DETAILS, details, "One checkpoint.", response=m.AnyCheckpoint),
     Route(

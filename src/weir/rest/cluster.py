@@ -5,14 +5,17 @@ Jobs that have ended are kept until newer ones push them out, so that their end 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 from weir.clock import Clock, SystemClock
+from weir.jobmanager.logs import DriverLog
 from weir.jobmanager.operations import JobHandle, JobView
 from weir.rest.operations import Operations
+from weir.rest.page_models import Page
 from weir.rest.routing import RefusedError
 from weir.storage import StorageOptions
 
@@ -28,6 +31,7 @@ class Cluster:
         self.started_ms = self.clock.now_ms()
         self.operations = Operations(self.clock)
         self.storage_options: StorageOptions | None = None
+        self.log = DriverLog()
         self._lock = threading.Lock()
         self._jobs: dict[str, JobHandle] = {}
         self._background: ThreadPoolExecutor | None = None
@@ -61,6 +65,22 @@ class Cluster:
             raise RefusedError(404, f"Job {job_id} not found.")
         return found
 
+    def page(self) -> Page:
+        """Return what the page has to know of this server."""
+        return Page(host=False, elsewhere=[], programs={})
+
+    def start_again(
+        self, job_id: str, savepoint: str, parallelism: int | None = None
+    ) -> Future[str]:
+        """Start the program of a job that has ended again, from state that it left.
+
+        Raises:
+            RefusedError: 409, this server starts nothing: it ends with its own jobs.
+        """
+        raise RefusedError(
+            409, f"Job {job_id} is started again by the page of the host: run 'weir page'."
+        )
+
     def dispose(self, path: str) -> Future[Any]:
         """Delete a savepoint in the background: one of these jobs, or where they have theirs."""
         # Few servers ever delete one, and the module brings all storages along.
@@ -74,8 +94,13 @@ class Cluster:
                 dispose_savepoint, path, self.storage_options, within=places
             )
 
+    def listen(self) -> None:
+        """Keep what loggers of Weir write from now on."""
+        logging.getLogger("weir").addHandler(self.log)
+
     def close(self) -> None:
         """Wait for what runs in the background."""
+        logging.getLogger("weir").removeHandler(self.log)
         with self._lock:
             background, self._background = self._background, None
         if background is not None:

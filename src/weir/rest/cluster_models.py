@@ -67,9 +67,10 @@ class Hardware(msgspec.Struct, rename="camel"):
 
 
 class TaskManager(msgspec.Struct, rename="camel", kw_only=True):
-    """A slot process; `host`, `pid`, `ready` and `jobId` are Weir's own.
+    """A slot process; what is below `blocked` is Weir's own.
 
-    `timeSinceLastHeartbeat` is the time of the last sign of life, as in Flink.
+    `timeSinceLastHeartbeat` is the time of the last sign of life, as in Flink. What a slot has used
+    is null until it said so: memory of now, processor time and time with records since it began.
     """
 
     id: str
@@ -88,6 +89,12 @@ class TaskManager(msgspec.Struct, rename="camel", kw_only=True):
     pid: int | None
     ready: bool
     job_id: str
+    subtask: int
+    state_entries: int
+    watermark: int | None
+    memory_bytes: int | None = None
+    cpu_ms: int | None = None
+    busy_ms: int | None = None
 
 
 class TaskManagers(msgspec.Struct):
@@ -108,9 +115,6 @@ class TaskManagerDetails(TaskManager, rename="camel", kw_only=True):
     """A slot process with what runs in it."""
 
     allocated_slots: list[AllocatedSlot]
-    subtask: int
-    state_entries: int
-    watermark: int | None
 
 
 class Metric(msgspec.Struct, omit_defaults=True):

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-import weir
 from weir.jobmanager.operations import JobView, SlotView, VertexView
 from weir.rest import cluster_models as m
 from weir.rest.cluster import Cluster, is_over
@@ -16,6 +15,7 @@ from weir.rest.routing import RefusedError, Request, Route
 from weir.rest.secrecy import hidden
 from weir.rest.tasks import endpoint, slot_id
 from weir.rest.user_metrics import aggregates_of, texts_of
+from weir.version import __version__
 
 REFRESH_MS: Final = 3000
 _AGGREGATIONS: Final = ("min", "max", "avg", "sum")
@@ -29,7 +29,7 @@ def dashboard(cluster: Cluster, _: Request) -> m.Dashboard:
         refresh_interval=REFRESH_MS,
         timezone_name=local.tm_zone,
         timezone_offset=local.tm_gmtoff * 1000,
-        flink_version=weir.__version__,
+        flink_version=__version__,
         flink_revision="weir",
         features=m.Features(),
     )
@@ -48,7 +48,7 @@ def overview(cluster: Cluster, _: Request) -> m.Overview:
         jobs_finished=states.count("FINISHED"),
         jobs_cancelled=states.count("CANCELED"),
         jobs_failed=states.count("FAILED"),
-        flink_version=weir.__version__,
+        flink_version=__version__,
         flink_commit="weir",
     )
 
@@ -75,9 +75,6 @@ def task_manager(cluster: Cluster, request: Request) -> m.TaskManagerDetails:
             return m.TaskManagerDetails(
                 **facts,
                 allocated_slots=[m.AllocatedSlot(view.job_id, facts["assigned_tasks"])],
-                subtask=slot.subtask,
-                state_entries=slot.state_entries,
-                watermark=slot.watermark,
             )
     raise RefusedError(404, f"Task manager {wanted} not found.")
 
@@ -174,6 +171,12 @@ def _slot(view: JobView, slot: SlotView) -> dict[str, Any]:
         "pid": slot.pid,
         "ready": slot.ready,
         "job_id": view.job_id,
+        "subtask": slot.subtask,
+        "state_entries": slot.state_entries,
+        "watermark": slot.watermark,
+        "memory_bytes": slot.memory_bytes,
+        "cpu_ms": slot.cpu_ms,
+        "busy_ms": slot.busy_ms,
     }
 
 

@@ -1,7 +1,8 @@
 """One HTTP request: who asks, from where, for what; then a route, then an answer.
 
-Checks come in this order: Host, Origin, token, path and method, body. Nothing is read of a body
-before the first four passed. An answer is never a stack trace.
+Checks come in this order: Host, Origin, token, path and method, what the token is good for, body.
+Nothing is read of a body before the others passed. Only the files of the page need no token. An
+answer is never a stack trace.
 """
 
 from __future__ import annotations
@@ -15,8 +16,18 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError, WeirError
+from weir.jobmanager.queries import QueryError
+from weir.rest.assets import POLICY, Asset, assets
 from weir.rest.connections import Connections
-from weir.rest.routing import JSON, RefusedError, Request, Route, Router
+from weir.rest.routing import (
+    JOBS_SCOPE,
+    JSON,
+    STATE_SCOPE,
+    RefusedError,
+    Request,
+    Route,
+    Router,
+)
 
 BODY_MAX: Final = 64 * 1024
 _LOG = logging.getLogger("weir.rest")
@@ -25,6 +36,14 @@ _HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
     ("Referrer-Policy", "no-referrer"),
+)
+_PAGE_HEADERS: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    # Asked for again each time, and sent only if it has changed.
+    ("Cache-Control", "no-cache"),
+    ("Content-Security-Policy", POLICY),
+    ("Referrer-Policy", "no-referrer"),
+    ("Vary", "Accept-Encoding"),
 )
 
 
@@ -35,6 +54,7 @@ class Site(Protocol):
     cluster: Any
     connections: Connections
     token: str | None
+    state_token: str | None
     hosts: frozenset[str]
 
     @property
@@ -58,12 +78,18 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self._check_host()
             self._check_origin()
-            self._check_token()
+            asset = assets().get(self.path.partition("?")[0])
+            if asset is not None and self.command in ("GET", "HEAD"):
+                self._read()
+                self._send_asset(asset)
+                return
+            scopes = self._scopes()
             target = self._target()
             if self.command == "OPTIONS":
                 self._options(target.path)
                 return
             route, variables = self.site.router.find(self.command, target.path)
+            self._check_scope(route, scopes)
             request = Request(variables, _query(target.query), self._body(route))
             with self.site.connections.working(self.connection):
                 answer = route.handle(self.site.cluster, request)
@@ -99,15 +125,30 @@ class Handler(BaseHTTPRequestHandler):
         if origins and origins != [f"{self.site.scheme}://{self.headers['Host']}"]:
             raise RefusedError(403, f"Origin {', '.join(origins)!r} is not this server.")
 
-    def _check_token(self) -> None:
-        token = self.site.token
-        if token is None:
-            return
-        scheme, _, given = self.headers.get("Authorization", "").partition(" ")
-        # Compared as bytes, because headers may hold any character.
-        same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
-        if scheme.lower() != "bearer" or not same:
+    def _scopes(self) -> frozenset[str]:
+        """Return what the token is good for: state is never shown to who has none."""
+        if self._gave(self.site.token):
+            return frozenset({JOBS_SCOPE, STATE_SCOPE})
+        scopes = {STATE_SCOPE} if self._gave(self.site.state_token) else set()
+        if self.site.token is None:
+            scopes.add(JOBS_SCOPE)
+        if not scopes:
             raise RefusedError(401, "A bearer token is needed: Authorization: Bearer <token>.")
+        return frozenset(scopes)
+
+    def _gave(self, token: str | None) -> bool:
+        scheme, _, given = self.headers.get("Authorization", "").partition(" ")
+        if token is None or scheme.lower() != "bearer":
+            return False
+        # Compared as bytes, because headers may hold any character.
+        return hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
+
+    @staticmethod
+    def _check_scope(route: Route, scopes: frozenset[str]) -> None:
+        if route.scope not in scopes:
+            what = "state" if route.scope == STATE_SCOPE else "anything but state"
+            status = 401 if route.scope == STATE_SCOPE else 403
+            raise RefusedError(status, f"Another bearer token is needed for {what}.")
 
     def _body(self, route: Route) -> Any:
         data = self._read()
@@ -147,8 +188,22 @@ class Handler(BaseHTTPRequestHandler):
         self._send(204, b"", JSON, {"Allow": ", ".join(methods)})
 
     def _answer(self, route: Route, answer: Any) -> None:
-        data = answer.encode() if route.media != JSON else msgspec.json.encode(answer)
+        if route.media == JSON:
+            data = msgspec.json.encode(answer)
+        else:
+            data = answer if isinstance(answer, bytes) else answer.encode()
         self._send(route.status, data, route.media)
+
+    def _send_asset(self, asset: Asset) -> None:
+        head = {**dict(_PAGE_HEADERS), "ETag": asset.tag}
+        if self.headers.get("If-None-Match") == asset.tag:
+            self._write(304, b"", head)
+            return
+        packed = "gzip" in self.headers.get("Accept-Encoding", "")
+        head |= {"Content-Encoding": "gzip"} if packed else {}
+        data = asset.packed if packed else asset.data
+        head |= {"Content-Type": asset.media, "Content-Length": str(len(data))}
+        self._write(200, data, head)
 
     def _refuse(self, error: RefusedError) -> None:
         # What is left of the body would be taken for the next request.
@@ -167,15 +222,18 @@ class Handler(BaseHTTPRequestHandler):
         self, status: int, data: bytes, media: str, extra: dict[str, str] | None = None
     ) -> None:
         charset = "; charset=UTF-8" if media == JSON else ""
+        head = {**dict(_HEADERS), **(extra or {})}
+        if status != 204:
+            head |= {"Content-Type": media + charset, "Content-Length": str(len(data))}
+        self._write(status, data, head)
+
+    def _write(self, status: int, data: bytes, head: dict[str, str]) -> None:
         # What is not HTTP counts as HTTP/0.9, which would be answered without a head.
         self.request_version = self.protocol_version
         try:
             self.send_response(status)
-            for name, value in (*_HEADERS, *(extra or {}).items()):
+            for name, value in head.items():
                 self.send_header(name, value)
-            if status != 204:
-                self.send_header("Content-Type", media + charset)
-                self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(data)
@@ -203,6 +261,8 @@ class Handler(BaseHTTPRequestHandler):
 
 def status_of(error: WeirError) -> int:
     """Return the HTTP status of an error that a job raised at once."""
+    if isinstance(error, QueryError):
+        return error.status
     if isinstance(error, UsageError):
         return 400
     return 409 if isinstance(error, (IncompatibleStateError, CorruptStateError)) else 500

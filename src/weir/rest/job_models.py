@@ -81,8 +81,21 @@ class IOMetrics(msgspec.Struct, rename="kebab"):
     write_bytes_complete: bool = False
 
 
+class SubtaskCounts(msgspec.Struct, rename="kebab"):
+    """What one subtask of an operator did in this attempt, and its watermark."""
+
+    subtask: int
+    read_records: int
+    write_records: int
+    watermark: int | None
+
+
 class JobVertex(msgspec.Struct, rename="kebab"):
-    """An operator of a job; `uid` and `level` are Weir's own."""
+    """An operator of a job; from `uid` on, fields are Weir's own.
+
+    `states` are named once a checkpoint has told them, `subtasks` are those that have reported.
+    `watermark` is the lowest of the subtasks'.
+    """
 
     id: str
     name: str
@@ -96,6 +109,10 @@ class JobVertex(msgspec.Struct, rename="kebab"):
     max_parallelism: int = msgspec.field(name="maxParallelism")
     uid: str | None = None
     level: int = 0
+    kind: str = ""
+    states: list[str] = []
+    subtasks: list[SubtaskCounts] = []
+    watermark: int | None = None
 
 
 class PlanInput(msgspec.Struct):
@@ -135,7 +152,7 @@ class PlanAnswer(msgspec.Struct):
 
 
 class JobInfo(msgspec.Struct, rename="kebab"):
-    """Everything about a job."""
+    """Everything about a job; what is below `pending-operators` is Weir's own."""
 
     jid: JobId
     name: str
@@ -152,6 +169,11 @@ class JobInfo(msgspec.Struct, rename="kebab"):
     stoppable: bool = msgspec.field(default=False, name="isStoppable")
     job_type: Literal["STREAMING"] = "STREAMING"
     pending_operators: int = 0
+    parallelism: int = 1
+    attempt: int = 0
+    epoch: int | None = None
+    savepoint_directory: str | None = None
+    queries: bool = False
 
 
 class ExecutionConfig(msgspec.Struct, rename="kebab"):
@@ -165,16 +187,24 @@ class ExecutionConfig(msgspec.Struct, rename="kebab"):
 
 
 class JobConfig(msgspec.Struct, rename="kebab"):
-    """Settings of a job; `configuration` is Weir's own: all of them, secrets hidden."""
+    """Settings of a job; `configuration` is Weir's own: all of them, secrets hidden.
+
+    `origins` tells by key where each of them was set.
+    """
 
     jid: JobId
     name: str
     execution_config: ExecutionConfig
     configuration: dict[str, str]
+    origins: dict[str, str] = {}
 
 
 class ExceptionEntry(msgspec.Struct, rename="camel"):
-    """One failure of an execution attempt; `stacktrace` is the message for people."""
+    """One failure of an execution attempt; `stacktrace` is the message for people.
+
+    If a user's function raised, `taskName` is its operator, and `record` and `userTraceback`,
+    which are Weir's own, are what it was given and where it raised.
+    """
 
     exception_name: str
     stacktrace: str
@@ -182,6 +212,9 @@ class ExceptionEntry(msgspec.Struct, rename="camel"):
     attempt: int
     failure_labels: dict[str, str] = {}
     concurrent_exceptions: list[str] = []
+    task_name: str | None = None
+    record: str | None = None
+    user_traceback: str | None = None
 
 
 class ExceptionHistory(msgspec.Struct):

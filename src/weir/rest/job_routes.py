@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from weir.config import execution as e
 from weir.errors import UsageError
-from weir.jobmanager.operations import JobView, VertexView
+from weir.jobmanager.operations import ExceptionView, JobView, VertexView
 from weir.rest import job_models as m
 from weir.rest.cluster import Cluster, is_over
 from weir.rest.operation_models import FailureCause, QueueStatus
@@ -40,7 +40,8 @@ def overview(cluster: Cluster, _: Request) -> m.JobsOverview:
 
 def job(cluster: Cluster, request: Request) -> m.JobInfo:
     """Tell everything about a job."""
-    view = _view(cluster, request)
+    handle = cluster.job(request.path["jobid"])
+    view = handle.view()
     states = Counter(vertex_state(view, vertex) for vertex in view.vertices)
     return m.JobInfo(
         jid=view.job_id,
@@ -56,6 +57,11 @@ def job(cluster: Cluster, request: Request) -> m.JobInfo:
         plan=_plan(view),
         max_parallelism=view.max_parallelism,
         stoppable=not is_over(view),
+        parallelism=view.parallelism,
+        attempt=view.attempt,
+        epoch=view.epoch,
+        savepoint_directory=view.savepoint_dir,
+        queries=handle.queries is not None,
     )
 
 
@@ -80,7 +86,9 @@ def config(cluster: Cluster, request: Request) -> m.JobConfig:
         job_parallelism=view.parallelism,
         user_config=hidden(_parameters(view)),
     )
-    return m.JobConfig(view.job_id, view.name, execution, settings)
+    return m.JobConfig(
+        view.job_id, view.name, execution, configuration=settings, origins=dict(view.origins)
+    )
 
 
 def exceptions(cluster: Cluster, request: Request) -> m.JobExceptions:
@@ -90,13 +98,25 @@ def exceptions(cluster: Cluster, request: Request) -> m.JobExceptions:
         raise RefusedError(400, f"maxExceptions is {text!r}, expected a number.")
     limit = _EXCEPTIONS_SHOWN if text is None else int(text)
     newest = sorted(view.exceptions, key=lambda x: x.timestamp_ms, reverse=True)
-    shown = [m.ExceptionEntry(x.kind, x.message, x.timestamp_ms, x.attempt) for x in newest[:limit]]
+    shown = [_exception(x) for x in newest[:limit]]
     truncated = len(newest) > len(shown)
     return m.JobExceptions(
         root_exception=newest[0].message if newest else None,
         timestamp=newest[0].timestamp_ms if newest else None,
         truncated=truncated,
         exception_history=m.ExceptionHistory(shown, truncated),
+    )
+
+
+def _exception(view: ExceptionView) -> m.ExceptionEntry:
+    return m.ExceptionEntry(
+        view.kind,
+        view.message,
+        view.timestamp_ms,
+        view.attempt,
+        task_name=view.operator or None,
+        record=view.record or None,
+        user_traceback=view.traceback or None,
     )
 
 
@@ -194,6 +214,13 @@ def _vertex(view: JobView, vertex: VertexView) -> m.JobVertex:
         max_parallelism=vertex.max_parallelism,
         uid=vertex.uid,
         level=vertex.level,
+        kind=vertex.kind,
+        states=list(vertex.states),
+        subtasks=[
+            m.SubtaskCounts(x.subtask, x.records_in, x.records_out, x.watermark)
+            for x in vertex.subtasks
+        ],
+        watermark=vertex.watermark,
     )
 
 
@@ -221,6 +248,10 @@ def _parameters(view: JobView) -> dict[str, str]:
 
 def _subtask(view: JobView, vertex: VertexView, index: int) -> m.Subtask:
     slot = slot_of(view, index) if vertex.level else None
+    counts = next((each for each in vertex.subtasks if each.subtask == index), None)
+    known = m.IOMetrics(0, False, 0, False)
+    if counts is not None:
+        known = m.IOMetrics(counts.records_in, True, counts.records_out, True)
     return m.Subtask(
         subtask=index,
         status=subtask_state(view, vertex, index),
@@ -229,7 +260,7 @@ def _subtask(view: JobView, vertex: VertexView, index: int) -> m.Subtask:
         start_time=view.start_ms,
         end_time=_end(view),
         duration=_duration(view),
-        metrics=m.IOMetrics(0, False, 0, False),
+        metrics=known,
         taskmanager_id=slot_id(view, index) if slot else "(unassigned)",
     )
 

@@ -1,18 +1,30 @@
 """Metrics of jobs: under Flink's names for its REST, and as a page for Prometheus.
 
-The page is in Prometheus' text format 0.0.4: one HELP and TYPE per name, then its samples.
+The page has what Flink counts under the names of Flink's reporter, and everything under names of
+Weir, in units that Prometheus recommends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from weir.jobmanager.epoch_times import Spread
 from weir.jobmanager.history import HistoryView
-from weir.jobmanager.operations import JobView
+from weir.jobmanager.operations import JobView, SubtaskView
+from weir.notices import warn_once
 from weir.rest.cluster import ENDED, is_over
-from weir.rest.user_metrics import Sample, samples_by_name
+from weir.rest.latency_metrics import LATENCY, latency_summary
+from weir.rest.user_metrics import PREFIX, Sample, samples_by_name
+
+log = logging.getLogger("weir.rest")
 
 MEDIA: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -82,35 +94,51 @@ def _downtime(view: JobView) -> int:
 def prometheus(jobs: Iterable[tuple[JobView, HistoryView]]) -> str:
     """Return the page of all jobs."""
     known = list(jobs)
-    lines: list[str] = []
-    for family in FAMILIES:
-        lines += [f"# HELP {family.name} {family.text}", f"# TYPE {family.name} {family.kind}"]
-        for view, history in known:
-            labels = {"job_id": view.job_id, "job_name": view.name}
-            for own, value in family.samples(view, history):
-                lines.append(f"{family.name}{_labels({**labels, **own})} {_number(value)}")
-    lines += _of_functions([view for view, _ in known])
-    return "\n".join(lines) + "\n"
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Page(known))
+    return generate_latest(registry).decode()
 
 
-def _of_functions(views: list[JobView]) -> Iterator[str]:
-    for name, samples in sorted(samples_by_name(views).items()):
-        yield f"# HELP {name} A metric of a user function."
-        yield f"# TYPE {name} gauge"
-        for labels, value in samples:
-            yield f"{name}{_labels(labels)} {_number(value)}"
+class _Page(Collector):
+    """All metrics of some jobs, each name once."""
 
+    def __init__(self, jobs: list[tuple[JobView, HistoryView]]) -> None:
+        self._jobs = jobs
 
-def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items()) + "}"
+    def collect(self) -> Iterator[Metric]:
+        """Give our own metrics, then those of functions, whose names may not be ours."""
+        named = set()
+        for family in FAMILIES:
+            metric = Metric(family.name.removesuffix("_total"), family.text, family.kind)
+            for view, history in self._jobs:
+                labels = {"job_id": view.job_id, "job_name": view.name}
+                for own, value in family.samples(view, history):
+                    metric.add_sample(family.name, {**labels, **own}, value)
+            named.add(family.name)
+            yield metric
+        yield from self._histograms()
+        yield latency_summary(view for view, _ in self._jobs)
+        named.add(LATENCY)
+        for name, samples in sorted(samples_by_name(view for view, _ in self._jobs).items()):
+            if name in named:
+                warn_once(log, f"a function has a metric {name!r}, which is one of Weir's own")
+                continue
+            metric = Metric(name, "A metric of a user function.", "gauge")
+            for own, value in samples:
+                metric.add_sample(name, dict(own), value)
+            yield metric
 
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
+    def _histograms(self) -> Iterator[Metric]:
+        for name, text, spread in HISTOGRAMS:
+            metric = Metric(name, text, "histogram")
+            for view, history in self._jobs:
+                labels = {"job_id": view.job_id, "job_name": view.name}
+                found = spread(view, history)
+                for bound, count in found.buckets():
+                    metric.add_sample(f"{name}_bucket", {**labels, "le": bound}, count)
+                metric.add_sample(f"{name}_count", labels, found.count)
+                metric.add_sample(f"{name}_sum", labels, found.sum_ms / 1000)
+            yield metric
 
 
 def _one(
@@ -166,11 +194,70 @@ def _per_slot(name: str, scale: float = 1.0) -> Callable[[JobView, HistoryView],
     return samples
 
 
+def _state_sizes(view: JobView, history: HistoryView) -> Iterator[Sample]:
+    newest = history.latest("COMPLETED", savepoint=False)
+    names = {vertex.id: vertex.name for vertex in view.vertices}
+    sizes = {} if newest is None else newest.state_sizes()
+    for (operator, state), size in sizes.items():
+        labels = {"operator": names.get(operator, operator), "operator_id": operator}
+        yield {**labels, "state": state}, float(size)
+
+
 def _uptime_s(view: JobView, _: HistoryView) -> float:
     return ((view.now_ms if view.end_ms is None else view.end_ms) - view.start_ms) / 1000
 
 
 _J, _C, _S = "weir_job_", "weir_checkpoint_", "weir_slot_"
+FLINK: Final = "flink_jobmanager_job_"
+HISTOGRAMS: Final[tuple[tuple[str, str, Callable[[JobView, HistoryView], Spread]], ...]] = (
+    (
+        _J + "epoch_duration_seconds",
+        "How long epochs took.",
+        lambda view, _: view.epochs.spread,
+    ),
+    (
+        _J + "latency_seconds",
+        "How long epochs took from the reading of their records to the commit of their results.",
+        lambda view, _: view.epochs.latency,
+    ),
+    (
+        _C + "duration_seconds",
+        "How long checkpoints and savepoints took that completed.",
+        lambda _, history: history.durations,
+    ),
+)
+
+
+def _of_flink(name: str, view: JobView, history: HistoryView) -> Iterator[Sample]:
+    yield {}, float(job_metrics(view, history)[name])
+
+
+def _of_subtasks(
+    number: Callable[[SubtaskView], int | None], view: JobView, _: HistoryView
+) -> Iterator[Sample]:
+    """Give a number of every subtask of every operator that has it, with Flink's labels."""
+    for vertex in view.vertices:
+        for subtask in vertex.subtasks:
+            value = number(subtask)
+            if value is not None:
+                labels = {"operator_id": vertex.id, "operator_name": vertex.name}
+                yield {**labels, "subtask_index": str(subtask.subtask)}, float(value)
+
+
+_FLINKS: Final = {
+    "numRestarts": "Restarts after failures.",
+    "uptime": "Milliseconds since the job runs, -1 while it does not.",
+    "downtime": "Milliseconds since the job failed, 0 while it runs, -1 when it has ended.",
+    "totalNumberOfCheckpoints": "Checkpoints that were triggered.",
+    "numberOfInProgressCheckpoints": "Checkpoints under way.",
+    "numberOfCompletedCheckpoints": "Checkpoints that completed.",
+    "numberOfFailedCheckpoints": "Checkpoints that failed.",
+    "lastCheckpointDuration": "Milliseconds that the last checkpoint took.",
+    "lastCheckpointSize": "Bytes that the last checkpoint wrote.",
+    "lastCheckpointFullSize": "Bytes that the last checkpoint refers to.",
+    "lastCheckpointPersistedData": "Bytes of rows in flight in the last checkpoint.",
+    "lastCheckpointRestoreTimestamp": "When the job was restored last, -1 if never.",
+}
 
 FAMILIES: Final[tuple[MetricFamily, ...]] = (
     MetricFamily(_J + "status", "gauge", "1 for the state that the job is in.", _states),
@@ -253,6 +340,12 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
         "When the last checkpoint completed, since the Unix epoch.",
         _last(_completed_s),
     ),
+    MetricFamily(
+        _C + "state_size_bytes",
+        "gauge",
+        "Bytes of a state in the last completed checkpoint.",
+        _state_sizes,
+    ),
     MetricFamily(_S + "ready", "gauge", "1 for a slot that takes records.", _per_slot("ready")),
     MetricFamily(
         _S + "silence_seconds",
@@ -265,5 +358,42 @@ FAMILIES: Final[tuple[MetricFamily, ...]] = (
     ),
     MetricFamily(
         _S + "watermark_milliseconds", "gauge", "Watermark of a slot.", _per_slot("watermark")
+    ),
+    MetricFamily(
+        _S + "memory_bytes", "gauge", "Memory that a slot occupies.", _per_slot("memory_bytes")
+    ),
+    MetricFamily(
+        _S + "cpu_seconds_total",
+        "counter",
+        "Processor time of a slot.",
+        _per_slot("cpu_ms", 0.001),
+    ),
+    MetricFamily(
+        _S + "busy_seconds_total",
+        "counter",
+        "Time in which a slot applied epochs.",
+        _per_slot("busy_ms", 0.001),
+    ),
+    *(
+        MetricFamily(FLINK + name, "gauge", text, partial(_of_flink, name))
+        for name, text in _FLINKS.items()
+    ),
+    MetricFamily(
+        PREFIX + "numRecordsIn",
+        "gauge",
+        "Records that a subtask was given in this attempt.",
+        partial(_of_subtasks, lambda subtask: subtask.records_in),
+    ),
+    MetricFamily(
+        PREFIX + "numRecordsOut",
+        "gauge",
+        "Records that a subtask sent on in this attempt.",
+        partial(_of_subtasks, lambda subtask: subtask.records_out),
+    ),
+    MetricFamily(
+        PREFIX + "currentInputWatermark",
+        "gauge",
+        "Watermark of a subtask.",
+        partial(_of_subtasks, lambda subtask: subtask.watermark),
     ),
 )

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-import weir
 from weir.rest.routing import JSON, VARIABLES, Route
+from weir.version import __version__
 
 _REF: Final = "#/components/schemas/{name}"
 _QUERIES: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -18,8 +18,20 @@ _QUERIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "maxExceptions": {"type": "integer", "minimum": 0, "maximum": 999_999_999},
     "mode": {"type": "string", "enum": ["cancel"]},
     "parallelism": {"type": "integer", "minimum": 1, "maximum": 32768},
+    "start": {"type": "integer"},
+    "size": {"type": "integer", "minimum": 0, "maximum": 1 << 20},
+    "state": {"type": "string"},
+    "key": {"type": "string"},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "subtaskindex": {"type": "integer", "minimum": 0},
+    "duration": {"type": "integer", "minimum": 10, "maximum": 10_000},
+    "from": {"type": "integer", "minimum": 0},
+    "to": {"type": "integer", "minimum": 0},
+    "level": {"type": "string", "enum": ["live", "committed"]},
+    "max-age": {"type": "integer", "minimum": 0, "maximum": 999_999_999},
+    **{name: {"type": "string"} for name in ("prefix", "low", "high")},
 }
-_REQUIRED: Final = ("parallelism",)
+_REQUIRED: Final = ("parallelism", "state", "from", "to")
 
 
 class Errors(msgspec.Struct):
@@ -44,7 +56,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Weir",
-            "version": weir.__version__,
+            "version": __version__,
             "description": "Flink's REST for jobs on Spark; every path also begins with /v1.",
         },
         "servers": [{"url": "/"}, {"url": "/v1"}],

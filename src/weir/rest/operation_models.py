@@ -48,6 +48,14 @@ class DisposalRequest(msgspec.Struct, forbid_unknown_fields=True):
     trigger_id: TriggerId | None = msgspec.field(default=None, name="triggerId")
 
 
+class StartTrigger(msgspec.Struct, forbid_unknown_fields=True):
+    """Body that asks for a job that has ended to be started again, from state that it left."""
+
+    savepoint_path: str = msgspec.field(name="savepoint-path")
+    parallelism: Parallelism | None = None
+    trigger_id: TriggerId | None = msgspec.field(default=None, name="triggerId")
+
+
 class Bounds(msgspec.Struct, forbid_unknown_fields=True):
     """A parallelism between two bounds."""
 
@@ -119,6 +127,20 @@ class OperationResult(msgspec.Struct):
 
     status: QueueStatus
     operation: OperationInfo | None = None
+
+
+class StartInfo(msgspec.Struct, omit_defaults=True):
+    """The job that was started, or why there is none."""
+
+    job_id: str | None = msgspec.field(default=None, name="job-id")
+    failure_cause: FailureCause | None = msgspec.field(default=None, name="failure-cause")
+
+
+class StartResult(msgspec.Struct):
+    """State of a start."""
+
+    status: QueueStatus
+    operation: StartInfo | None = None
 
 
 class Nothing(msgspec.Struct):

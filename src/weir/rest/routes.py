@@ -5,7 +5,15 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from weir.rest import async_routes, checkpoint_routes, cluster_routes, job_routes
+from weir.rest import (
+    async_routes,
+    checkpoint_routes,
+    cluster_routes,
+    contents_routes,
+    job_routes,
+    page_routes,
+    state_routes,
+)
 from weir.rest.cluster import Cluster
 from weir.rest.openapi import document
 from weir.rest.routing import Request, Route
@@ -26,5 +34,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     *job_routes.ROUTES,
     *checkpoint_routes.ROUTES,
     *async_routes.ROUTES,
+    *page_routes.ROUTES,
+    *contents_routes.ROUTES,
+    *state_routes.ROUTES,
     Route("GET", "/openapi.json", openapi, "This document.", response=dict[str, Any]),
 )

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from weir.jobmanager.logs import NAME as LOG_NAME
+
 HEX_ID: Final = "[0-9a-f]{32}"
 NUMBER: Final = "[0-9]{1,18}"
 VARIABLES: Final[Mapping[str, str]] = {
@@ -22,8 +24,12 @@ VARIABLES: Final[Mapping[str, str]] = {
     "checkpointid": NUMBER,
     "subtaskindex": "[0-9]{1,6}",
     "taskmanagerid": "[0-9a-f]{8}-[0-9]{1,6}",
+    "logname": LOG_NAME,
+    "statename": "[A-Za-z0-9_.~%+:@-]{1,400}",
 }
 JSON: Final = "application/json"
+JOBS_SCOPE: Final = "jobs"
+STATE_SCOPE: Final = "state"
 
 
 class RefusedError(Exception):
@@ -48,7 +54,8 @@ class Request:
 class Route:
     """One served path; `body` and `response` are types that OpenAPI shows.
 
-    `handle` is given the cluster and the request. `query` are names with a description.
+    `handle` is given the cluster and the request. `query` are names with a description. Tokens are
+    good for a `scope`, and that of the server for all.
     """
 
     method: str
@@ -60,6 +67,7 @@ class Route:
     status: int = 200
     query: Mapping[str, str] = field(default_factory=dict)
     media: str = JSON
+    scope: str = JOBS_SCOPE
     decode: Callable[[bytes], Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from http.server import ThreadingHTTPServer
 from typing import Any, Final
 
-from weir.clock import Clock
 from weir.errors import UsageError
 from weir.jobmanager.operations import JobHandle
 from weir.rest.cluster import Cluster
@@ -106,7 +105,8 @@ class RestServer:
 
     The token is the given one, or one that is made up; commands on this machine find it where the
     job is announced. For other machines one that was made up is logged.
-    `files` are what clients on this machine speak TLS with.
+    `files` are what clients on this machine speak TLS with. `state_token` is good for the state of
+    jobs and nothing else.
     """
 
     def __init__(
@@ -116,17 +116,18 @@ class RestServer:
         token: str | None = None,
         *,
         advertised_address: str | None = None,
-        clock: Clock | None = None,
+        cluster: Cluster | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Remember where to listen; nothing is opened yet."""
+        """Remember where to listen, and which jobs to serve; nothing is opened yet."""
         address = bind_address.strip("[]").lower()
         self.bind_address = LOOPBACK if address == "localhost" else address
         self.advertised_address = advertised_address
-        self.cluster = Cluster(clock)
+        self.cluster = cluster or Cluster()
         self.connections = Connections(self.cluster.clock)
         self.tls = tls
         self.files: TlsFiles | None = None
+        self.state_token: str | None = None
         self.router = Router(ROUTES)
         reached = (address, advertised_address)
         self.token = chosen_token(token, reached)
@@ -146,6 +147,7 @@ class RestServer:
         """
         handler = type("BoundHandler", (Handler,), {"site": self})
         self._server = self._bind(handler)
+        self.cluster.listen()
         name = f"weir-rest-{self.port}"
         threading.Thread(
             target=self._server.serve_forever, args=(_CLOSING_S,), name=name, daemon=True

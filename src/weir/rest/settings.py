@@ -89,7 +89,7 @@ class RestSettings:
         return None if self.tls is None else self.tls.server_context(ask_clients=self.asks_clients)
 
 
-def parse_ports(text: str) -> tuple[int, ...]:
+def parse_ports(text: str, key: str = r.BIND_PORT.key) -> tuple[int, ...]:
     """Return the ports of a text such as '8081,8090-8100', in its order.
 
     Raises:
@@ -100,17 +100,17 @@ def parse_ports(text: str) -> tuple[int, ...]:
         low, dash, high = (piece.strip() for piece in part.partition("-"))
         numbers = (low, high) if dash else (low, low)
         if not all(n.isascii() and n.isdigit() and int(n) <= _PORT_MAX for n in numbers):
-            _refuse_ports(text)
+            _refuse_ports(text, key)
         first, last = map(int, numbers)
         if first > last:
-            _refuse_ports(text)
+            _refuse_ports(text, key)
         ports += range(first, last + 1)
     return tuple(ports)
 
 
-def _refuse_ports(text: str) -> None:
+def _refuse_ports(text: str, key: str) -> None:
     msg = (
-        f"configuration {r.BIND_PORT.key!r}: found {text!r}, expected ports up to {_PORT_MAX} such "
+        f"configuration {key!r}: found {text!r}, expected ports up to {_PORT_MAX} such "
         "as '8081', '8081,8090-8100' or '0'"
     )
     raise UsageError(msg)

@@ -5,6 +5,7 @@ from tests.unit.rest.client import Client
 from tests.unit.rest.samples import COUNT, JOB_ID, SOURCE, START
 
 from weir.checkpoint.settings import CheckpointingMode, CheckpointSettings, Retention
+from weir.jobmanager.history import CheckpointEntry, HistoryView, SubtaskEntry
 from weir.rest.checkpoint_routes import spread
 from weir.testing.manual_job import ManualJob
 
@@ -141,3 +142,26 @@ def test_settings_have_flinks_words(client: Client, job: ManualJob) -> None:
     assert config["externalization"] == {"enabled": True, "delete_on_cancellation": True}
     assert config["state_changelog_enabled"] is True
     assert config["checkpoint_storage"] == "JobManagerCheckpointStorage"
+
+
+def test_states_have_their_sizes_checkpoint_after_checkpoint(
+    client: Client, job: ManualJob
+) -> None:
+    def done(number: int, sizes: dict[str, int], reused: int) -> CheckpointEntry:
+        acks = {
+            i: SubtaskEntry(i, START, reused=reused, state_sizes={COUNT: sizes}) for i in range(2)
+        }
+        return CheckpointEntry(number, START + number, 2, status="COMPLETED", acks=acks, path="p")
+
+    failed = CheckpointEntry(3, START + 3, 2, status="FAILED")
+    job.checkpoints = HistoryView(
+        3, 2, entries=(done(4, {"total": 7, "last": 3}, 5), failed, done(2, {"total": 5}, 0))
+    )
+    answer = client.json(f"{CHECKPOINTS}/state-sizes")
+    assert (answer["at"], answer["checkpoints"]) == ([START + 2, START + 4], [2, 4])
+    name = 'Count "words"\\'
+    assert answer["states"] == [
+        {"operator": COUNT, "name": name, "state": "last", "bytes": [None, 6]},
+        {"operator": COUNT, "name": name, "state": "total", "bytes": [10, 14]},
+    ]
+    assert [c["reused_size"] for c in client.json(CHECKPOINTS)["history"]] == [10, 0, 0]

@@ -11,6 +11,7 @@ from tests.unit.rest.client import Answer, Client
 from tests.unit.rest.samples import JOB_ID, sample_job
 
 from weir.rest import RestServer
+from weir.rest.cluster import Cluster
 from weir.rest.connections import WAITING_MAX_MS, Connections
 from weir.rest.routing import Request, Route, Router
 from weir.rest.settings import NO_TOKEN
@@ -56,6 +57,7 @@ def threads_of(before: set[threading.Thread]) -> int:
     return len(set(threading.enumerate()) - before)
 
 
+@pytest.mark.slow
 def test_half_open_connections_make_few_threads_and_keep_nobody_out(served: Served) -> None:
     before = set(threading.enumerate())
     server = served()
@@ -73,7 +75,7 @@ def test_half_open_connections_make_few_threads_and_keep_nobody_out(served: Serv
 
 def test_a_request_that_arrives_by_the_byte_is_broken_off_in_time(served: Served) -> None:
     clock = ManualClock()
-    server = served(clock=clock)
+    server = served(cluster=Cluster(clock))
     quiet, slow = connect(server), connect(server, HALF)
     assert Client(server.url).get("/jobs").status == 200
     clock.advance(WAITING_MAX_MS // 2)
@@ -90,7 +92,7 @@ def test_a_request_that_arrives_by_the_byte_is_broken_off_in_time(served: Served
 
 def test_a_body_that_never_comes_is_not_waited_for_longer(served: Served) -> None:
     clock = ManualClock()
-    server = served(clock=clock)
+    server = served(cluster=Cluster(clock))
     head = f"POST /jobs/{JOB_ID}/savepoints HTTP/1.1\r\nHost: localhost\r\n"
     waiting = connect(server, f"{head}Content-Length: 100\r\n\r\n{{".encode())
     assert Client(server.url).get("/jobs").status == 200
@@ -123,7 +125,7 @@ def in_thread(work: Callable[[], Answer]) -> tuple[threading.Thread, list[Answer
 def test_requests_at_work_are_kept_and_one_too_many_is_told_503(served: Served) -> None:
     slow = Slow()
     clock = ManualClock()
-    server = served(clock=clock, most=2)
+    server = served(cluster=Cluster(clock), most=2)
     server.router = Router([Route("GET", "/slow", slow.handle, "Slow.", response=dict[str, str])])
     client = Client(server.url)
     asked = [in_thread(lambda: client.get("/slow")) for _ in range(2)]

@@ -6,10 +6,13 @@ import pytest
 from tests.unit.rest.client import Client
 from tests.unit.rest.samples import COUNT, JOB_ID, SOURCE, START
 
+from weir.jobmanager.epoch_times import Arrivals, EpochTimesView, Spread
+from weir.jobmanager.history import CheckpointEntry, HistoryView, SubtaskEntry
 from weir.rest import RestServer
+from weir.rest.latency_metrics import LATENCY
 from weir.testing.manual_job import ManualJob
 
-SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z0-9_]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\} (-?[0-9.e+-]+)')
+SAMPLE = re.compile(r'([a-zA-Z_]+)\{((?:[a-z0-9_]+="(?:[^"\\\n]|\\[\\"n])*",?)*)\} (-?[0-9.e+-]+)')
 LABEL = re.compile(r'([a-z0-9_]+)="((?:[^"\\\n]|\\[\\"n])*)"')
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
@@ -29,12 +32,13 @@ def parsed(text: str) -> tuple[dict[str, str], Samples]:
             _, _, name, kind = line.split(" ")
             assert name in described
             assert name not in kinds
-            assert kind in {"counter", "gauge"}
+            assert kind in {"counter", "gauge", "histogram", "summary"}
             kinds[name], current = kind, name
         else:
             match = SAMPLE.fullmatch(line)
             assert match, line
-            assert match[1] == current
+            parts = {"histogram": ("_bucket", "_count", "_sum"), "summary": ("", "_count")}
+            assert match[1] in {current + part for part in parts.get(kinds[current], ("",))}
             labels = {
                 k: re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m[1], m[1]), v)
                 for k, v in LABEL.findall(match[2])
@@ -63,7 +67,8 @@ def test_counters_and_only_counters_end_in_total(client: Client) -> None:
     assert {n for n, k in kinds.items() if k == "counter"} == {
         n for n in kinds if n.endswith("_total")
     }
-    assert all(n.startswith(("weir_job_", "weir_checkpoint_", "weir_slot_")) for n in kinds)
+    own = ("weir_job_", "weir_checkpoint_", "weir_slot_")
+    assert all(n.startswith((*own, "flink_")) for n in kinds)
 
 
 def test_numbers_are_those_of_the_job(client: Client) -> None:
@@ -155,3 +160,31 @@ def test_metrics_of_the_process_count_slots(client: Client) -> None:
         {"id": "taskSlotsTotal", "value": "2"},
         {"id": "numRunningJobs", "value": "1"},
     ]
+
+
+def test_latency_has_flinks_name_and_our_own(client: Client, job: ManualJob) -> None:
+    window = tuple(range(1, 101))
+    job.change(
+        arrivals=(Arrivals(1, 0, window), Arrivals(1, 1, (7,)), Arrivals(2, 0, (9,))),
+        epochs=EpochTimesView(latency=Spread().with_one(40).with_one(2_000)),
+    )
+    _, samples = page(client)
+    found = samples[LATENCY]
+    assert {(x["source_id"], x["operator_id"]) for x, _ in found} == {(SOURCE, COUNT)}
+    first = {x["quantile"]: v for x, v in found if x["operator_subtask_index"] == "0"}
+    assert first == {"0.5": 50, "0.75": 75, "0.95": 95, "0.98": 98, "0.99": 99, "0.999": 100}
+    assert {v for x, v in found if x["operator_subtask_index"] == "1"} == {7}
+    assert [v for _, v in samples[f"{LATENCY}_count"]] == [100, 1]
+    ours = {x["le"]: v for x, v in samples["weir_job_latency_seconds_bucket"]}
+    assert (ours["0.025"], ours["0.05"], ours["2.5"]) == (0, 1, 2)
+
+
+def test_the_newest_checkpoint_tells_the_size_of_each_state(client: Client, job: ManualJob) -> None:
+    acks = {
+        i: SubtaskEntry(i, START, state_sizes={COUNT: {"total": 10 + i, "": 5}}) for i in range(2)
+    }
+    done = CheckpointEntry(9, START, 2, status="COMPLETED", acks=acks, path="file:///c")
+    job.checkpoints = HistoryView(1, 1, entries=(done,))
+    _, samples = page(client)
+    found = {x["state"]: v for x, v in samples["weir_checkpoint_state_size_bytes"]}
+    assert found == {"total": 21, "": 10}

@@ -1,13 +1,23 @@
 """The OpenAPI document is whole, describes exactly what is served, and every answer fits it."""
 
 import re
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.live_job import Count, some_words
 from tests.unit.rest.client import Client
 from tests.unit.rest.samples import COUNT, JOB_ID, SOURCE
 
+from weir.common import Types
+from weir.datastream import StreamExecutionEnvironment
+from weir.jobmanager.logs import LogFile
+from weir.rest import RestServer
 from weir.rest.routes import ROUTES
+from weir.storage.local import LocalStorage
+from weir.testing.harness import HarnessOptions, JobHarness, collect
 from weir.testing.manual_job import ManualJob
 
 TRIGGER = "1234" * 8
@@ -18,9 +28,19 @@ VALUES = {
     "checkpointid": "2",
     "subtaskindex": "1",
     "taskmanagerid": f"{JOB_ID[:8]}-0",
+    "logname": "slot-0-attempt-0.log",
+    "statename": "counts",
 }
-QUERIES = {"/jobs/:jobid/rescaling": "?parallelism=3"}
+CONTENTS = "/jobs/:jobid/checkpoints/details/:checkpointid/contents"
+QUERIES = {
+    "/jobs/:jobid/rescaling": "?parallelism=3",
+    "/jobs/:jobid/vertices/:vertexid/flamegraph": "?duration=10",
+    f"{CONTENTS}/:vertexid/key-groups": "?state=total",
+    f"{CONTENTS}/:vertexid/rows": "?state=total",
+    "/jobs/:jobid/checkpoints/diff": "?from=2&to=2",
+}
 BODIES: dict[str, Any] = {
+    "/jobs/:jobid/start-again": {"savepoint-path": "file:///savepoint", "triggerId": TRIGGER},
     "/savepoint-disposal": {"savepoint-path": "file:///nowhere/savepoint", "triggerId": TRIGGER},
     "/jobs/:jobid/resource-requirements": {
         vertex: {"parallelism": {"lowerBound": 1, "upperBound": 2}} for vertex in (SOURCE, COUNT)
@@ -57,8 +77,13 @@ def misfits(value: Any, schema: Any, whole: Any, where: str = "answer") -> list[
     if kind == "string" and not re.search(schema.get("pattern", ""), value):
         return [f"{where}: {value!r} does not match {schema['pattern']}"]
     if kind == "array":
-        items = schema.get("items", {})
-        return [f for i, x in enumerate(value) for f in misfits(x, items, whole, f"{where}[{i}]")]
+        # Of a tuple every place has a schema of its own, and there are no other places.
+        first, items = schema.get("prefixItems", []), schema.get("items", {})
+        if items is False and len(value) != len(first):
+            return [f"{where}: {len(value)} items, expected {len(first)}"]
+        kinds_of = [*first, *[items] * (len(value) - len(first))]
+        pairs = enumerate(zip(value, kinds_of, strict=True))
+        return [f for i, (x, kind) in pairs for f in misfits(x, kind, whole, f"{where}[{i}]")]
     if kind == "object":
         return members(value, schema, whole, where)
     return []
@@ -108,8 +133,44 @@ def test_the_document_names_exactly_the_served_routes_and_their_variables(client
             assert given == set(re.findall(r"{(\w+)}", path))
 
 
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A real checkpoint of an operator whose id is that of the sample."""
+    env = StreamExecutionEnvironment()
+    pair = Types.TUPLE([Types.STRING(), Types.LONG()])
+    keyed = env.from_collection([], pair).key_by(lambda row: row[0], Types.STRING())
+    collect(keyed.process(Count(), pair).set_uid_hash(COUNT))
+    options = HarnessOptions(storage=LocalStorage(str(tmp_path_factory.mktemp("stored"))))
+    harness = JobHarness(env.build_graph(), 2, options).start()
+    harness.run_epoch(some_words(1))
+    number = harness.checkpoint()
+    entry = harness.control.history().find(number)
+    assert entry is not None
+    assert entry.path is not None
+    return entry.path
+
+
+@pytest.fixture
+def whole(server: RestServer, job: ManualJob, stored: str, tmp_path: Path) -> ManualJob:
+    """The sample, with logs and a checkpoint that are there, on a server that starts programs."""
+    log = tmp_path / "slot-0-attempt-0.log"
+    log.write_text("ready")
+    job.log_files.append(LogFile(log.name, 0, 5, 1, log))
+    entries = [
+        replace(entry, path=stored) if entry.checkpoint_id == 2 else entry
+        for entry in job.checkpoints.entries
+    ]
+    job.checkpoints = replace(job.checkpoints, entries=tuple(entries))
+    started: Future[str] = Future()
+    started.set_result("f" * 32)
+    server.cluster.start_again = lambda *_: started  # type: ignore[method-assign]
+    return job
+
+
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("route", ROUTES, ids=lambda r: f"{r.method} {r.path}")
 def test_every_answer_fits_its_schema(client: Client, job: ManualJob, route: Any) -> None:
+    client.request("POST", f"/jobs/{JOB_ID}/start-again", BODIES["/jobs/:jobid/start-again"])
     for path in ("savepoints", "checkpoints"):
         client.request("POST", f"/jobs/{JOB_ID}/{path}", {"triggerId": TRIGGER})
     client.request("POST", "/savepoint-disposal", BODIES["/savepoint-disposal"])

@@ -393,6 +393,7 @@ def test_a_thousand_results_are_kept_and_the_oldest_goes_first() -> None:
         operations.find("c", JOB_ID, triggers[0])
 
 
+@pytest.mark.slow
 def test_a_thousand_operations_under_way_are_enough() -> None:
     operations = Operations(ManualClock())
     for _ in range(KEPT_MAX):

@@ -228,7 +228,7 @@ def test_json_may_name_its_characters(client: Client) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
+        "/nothing",
         "/jobs/",
         "/jobs/xyz",
         f"/jobs/{JOB_ID.upper()}",

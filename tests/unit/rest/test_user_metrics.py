@@ -10,6 +10,7 @@ from tests.unit.rest.test_metrics import page
 
 from weir import notices
 from weir.metrics import Scope
+from weir.rest.metrics import FAMILIES
 from weir.runtime.metrics import SubtaskMetric
 from weir.testing.manual_job import ManualJob
 
@@ -100,7 +101,9 @@ def test_a_long_operator_name_is_cut_as_in_flink(client: Client, job: ManualJob)
 
 def test_prometheus_sees_flinks_names_with_subtask_and_variables_as_labels(client: Client) -> None:
     kinds, samples = page(client)
-    own = {name.removeprefix(PREFIX): kind for name, kind in kinds.items() if PREFIX in name}
+    ours = {family.name for family in FAMILIES}
+    mine = {name: kind for name, kind in kinds.items() if PREFIX in name and name not in ours}
+    own = {name.removeprefix(PREFIX): kind for name, kind in mine.items()}
     assert own == dict.fromkeys(["on", "rate", "seen", "words_tenant_late"], "gauge")
     labels = {
         "job_id": JOB_ID,
@@ -141,3 +144,13 @@ def test_two_metrics_with_one_name_for_prometheus_are_said_and_shown_once(
     for _ in range(2):
         assert [value for _, value in page(client)[1][PREFIX + "a_b"]] == [1]
     assert caplog.text.count("one of them is left out") == 1
+
+
+def test_a_metric_of_a_function_does_not_take_the_name_of_ours(
+    client: Client, job: ManualJob, caplog: pytest.LogCaptureFixture
+) -> None:
+    show(job, SubtaskMetric(0, Scope(), "numRecordsIn", 99))
+    with caplog.at_level(logging.WARNING):
+        _, samples = page(client)
+    assert [value for _, value in samples[f"{PREFIX}numRecordsIn"]] == [30, 20]
+    assert "one of Weir's own" in caplog.text

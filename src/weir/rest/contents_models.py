@@ -1,0 +1,58 @@
+"""Answers about what is inside checkpoints; values are texts, as `weir state cat` shows them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class KeyGroup(msgspec.Struct):
+    """One key group of a state; -1 is unknown, for state inside the files of a database."""
+
+    group: int
+    entries: int
+    bytes: int
+
+
+class KeyGroups(msgspec.Struct, rename="kebab"):
+    """How a state is spread; key groups without entries are left out."""
+
+    max_parallelism: int
+    groups: list[KeyGroup]
+
+
+class ContentRows(msgspec.Struct):
+    """Rows of a state; `more` tells that there are others."""
+
+    kind: str
+    columns: list[str]
+    rows: list[list[str]]
+    more: bool
+
+
+class Change(msgspec.Struct):
+    """One entry that differs: it was added, removed or changed."""
+
+    what: str
+    entry: str
+    before: str | None
+    after: str | None
+
+
+class StateDifference(msgspec.Struct):
+    """What differs in one state; `note` is what can be said instead of entries."""
+
+    operator: str
+    state: str
+    kind: str
+    added: int
+    removed: int
+    changed: int
+    same: int
+    note: str | None
+    examples: list[Change]
+
+
+class Differences(msgspec.Struct):
+    """What differs between two checkpoints, state by state, equal ones included."""
+
+    states: list[StateDifference]

@@ -48,6 +48,7 @@ class JobInfo:
     savepoint: str | None = None
     tls: TlsFiles | None = None
     program: str | None = None
+    query_token: str = ""
 
     @property
     def client(self) -> RestClient:
@@ -221,6 +222,7 @@ def _announced(entry: directory.JobEntry) -> JobInfo:
         savepoint=entry.savepoint,
         tls=entry.tls,
         program=entry.program,
+        query_token=entry.query_token,
     )
 
 

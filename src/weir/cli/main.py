@@ -1,49 +1,71 @@
-"""Entry of the command `weir`: its commands, and errors as one message and an exit code."""
+"""Entry of the command `weir`: its commands, and errors as one message and an exit code.
+
+A command is imported when it is asked for, by the name that stands in the table: all of them
+together take longer to import than most of them to run.
+"""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator, MutableMapping
+
 import click
 
-import weir
-from weir.cli.cancel import cancel
-from weir.cli.certificates import certificates
-from weir.cli.check import check
-from weir.cli.checkpoint import checkpoint
-from weir.cli.completion import completion
-from weir.cli.demo import demo
-from weir.cli.doctor import doctor
 from weir.cli.errors import HELP_OPTIONS, WeirGroup
-from weir.cli.info import info
-from weir.cli.list import list_jobs
-from weir.cli.rescale import rescale
-from weir.cli.run import run
-from weir.cli.savepoint import savepoint
-from weir.cli.state_edit import state
-from weir.cli.stop import stop
-from weir.cli.token import token
+from weir.version import __version__
+
+# Where each command is: the module below this package, and its name there.
+_PLACES = {
+    "cancel": ("cancel", "cancel"),
+    "certificates": ("certificates", "certificates"),
+    "check": ("check", "check"),
+    "checkpoint": ("checkpoint", "checkpoint"),
+    "completion": ("completion", "completion"),
+    "demo": ("demo", "demo"),
+    "doctor": ("doctor", "doctor"),
+    "info": ("info", "info"),
+    "list": ("list", "list_jobs"),
+    "page": ("page", "page"),
+    "rescale": ("rescale", "rescale"),
+    "run": ("run", "run"),
+    "savepoint": ("savepoint", "savepoint"),
+    "state": ("state_get", "state"),
+    "stop": ("stop", "stop"),
+    "token": ("token", "token"),
+    "top": ("top", "top"),
+}
 
 
-@click.group(cls=WeirGroup, context_settings=HELP_OPTIONS)
-@click.version_option(weir.__version__, "--version", "-v", prog_name="weir")
+class _Commands(MutableMapping[str, click.Command]):
+    """All commands by name, each imported when somebody looks at it."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._loaded:
+            module, attribute = _PLACES[name]
+            found: click.Command = getattr(importlib.import_module(f"weir.cli.{module}"), attribute)
+            self._loaded[name] = found
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: click.Command) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*_PLACES, *self._loaded}))
+
+    def __len__(self) -> int:
+        return len({*_PLACES, *self._loaded})
+
+
+@click.group(cls=WeirGroup, context_settings=HELP_OPTIONS, commands=_Commands())
+@click.version_option(__version__, "--version", "-v", prog_name="weir")
 def cli() -> None:
     """Flink's state management and fault tolerance for PySpark."""
-
-
-cli.add_command(cancel)
-cli.add_command(certificates)
-cli.add_command(check)
-cli.add_command(checkpoint)
-cli.add_command(completion)
-cli.add_command(demo)
-cli.add_command(doctor)
-cli.add_command(info)
-cli.add_command(list_jobs)
-cli.add_command(rescale)
-cli.add_command(run)
-cli.add_command(savepoint)
-cli.add_command(state)
-cli.add_command(stop)
-cli.add_command(token)
 
 
 def main() -> None:

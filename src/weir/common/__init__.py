@@ -1,6 +1,6 @@
 """PyFlink's `pyflink.common`: types, rows, time, configuration, results of jobs."""
 
-from weir.common._absent import FORMATS, GENERATOR, absent
+from weir.common._absent import GENERATOR, MOVED, absent
 from weir.common.completable_future import CompletableFuture
 from weir.common.config_options import ConfigOption, ConfigOptions
 from weir.common.configuration import Configuration
@@ -56,4 +56,4 @@ __all__ = [
     "WatermarkStrategy",
 ]
 
-__getattr__ = absent(__name__, {"AssignerWithPeriodicWatermarksWrapper": GENERATOR, **FORMATS})
+__getattr__ = absent(__name__, {"AssignerWithPeriodicWatermarksWrapper": GENERATOR, **MOVED})

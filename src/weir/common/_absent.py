@@ -14,16 +14,15 @@ INTERNAL = "is part of PyFlink's own machinery and has no counterpart here"
 GENERATOR = (
     "wraps an object of Java: use WatermarkStrategy.for_generator() with a WatermarkGenerator"
 )
-_ROWS = "of Flink's own: use SimpleStringSchema() and {} in a map()"
+_AT = "is in weir.datastream.formats.{}, where newer versions of PyFlink have it: import it there"
+MOVED = {
+    "JsonRowDeserializationSchema JsonRowSerializationSchema": _AT.format("json"),
+    "CsvRowDeserializationSchema CsvRowSerializationSchema": _AT.format("csv"),
+    "AvroRowDeserializationSchema AvroRowSerializationSchema": _AT.format("avro"),
+}
 FORMATS = {
-    "JsonRowDeserializationSchema JsonRowSerializationSchema": "is a format "
-    + _ROWS.format("json.loads() or json.dumps()"),
-    "CsvRowDeserializationSchema CsvRowSerializationSchema": "is a format "
-    + _ROWS.format("the csv module"),
-    "AvroRowDeserializationSchema AvroRowSerializationSchema": "is a format of Flink's own: use "
-    "ByteArraySchema() and fastavro in a map()",
-    "BulkWriterFactory RowDataBulkWriterFactory": "is made by the formats: use "
-    "ParquetBulkWriters or CsvBulkWriters of weir.datastream.connectors.file_system",
+    "BulkWriterFactory RowDataBulkWriterFactory": "is made by the formats: use ParquetBulkWriters, "
+    "CsvBulkWriters and their like of weir.datastream.formats",
 }
 
 

@@ -6,6 +6,7 @@ Settings about Java serialisers are stored and have no effect.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +18,11 @@ from weir.common.restart_strategy import RestartStrategies, RestartStrategyConfi
 from weir.common.time import parse_duration_ms, to_ms
 from weir.errors import UsageError
 from weir.keygroup import MAX_PARALLELISM_BOUND
+from weir.notices import warn_once
 
 __all__ = ["ExecutionConfig"]
+
+log = logging.getLogger("weir.common")
 
 
 class ExecutionConfig(JavaTypes):
@@ -38,6 +42,14 @@ class ExecutionConfig(JavaTypes):
         self._restart_strategy: RestartStrategyConfiguration | None = None
         self._execution_mode = ExecutionMode.PIPELINED
         self._input_constraint = InputDependencyConstraint.ANY
+
+    def __eq__(self, other: object) -> bool:
+        """Compare what is set."""
+        return isinstance(other, ExecutionConfig) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        """Hash what is set now."""
+        return self._configuration.__hash__()
 
     def _set(self, key: str, value: Any) -> ExecutionConfig:
         self._configuration.set(key, value)
@@ -124,8 +136,9 @@ class ExecutionConfig(JavaTypes):
         return self._restart_strategy or RestartStrategies.fall_back_restart()
 
     def set_execution_mode(self, execution_mode: ExecutionMode) -> ExecutionConfig:
-        """Store the execution mode; it has no effect."""
+        """Store the execution mode; it has no effect, which is said once."""
         self._execution_mode = execution_mode
+        warn_once(log, "set_execution_mode() has no effect, because Spark exchanges the data")
         return self
 
     def get_execution_mode(self) -> ExecutionMode:
@@ -135,8 +148,13 @@ class ExecutionConfig(JavaTypes):
     def set_default_input_dependency_constraint(
         self, input_dependency_constraint: InputDependencyConstraint
     ) -> ExecutionConfig:
-        """Store the constraint; it has no effect."""
+        """Store the constraint; it has no effect, which is said once."""
         self._input_constraint = input_dependency_constraint
+        warn_once(
+            log,
+            "set_default_input_dependency_constraint() has no effect, because Spark decides when "
+            "its tasks run",
+        )
         return self
 
     def get_default_input_dependency_constraint(self) -> InputDependencyConstraint:
@@ -192,15 +210,15 @@ class ExecutionConfig(JavaTypes):
         return self._flag("pipeline.auto-generate-uids", True)
 
     def enable_generic_types(self) -> ExecutionConfig:
-        """Allow pickled types."""
+        """Store the setting; pickled types are always allowed."""
         return self._set("pipeline.generic-types", True)
 
     def disable_generic_types(self) -> ExecutionConfig:
-        """Refuse pickled types."""
+        """Store the setting, which has no effect: pickled types are always allowed."""
         return self._set("pipeline.generic-types", False)
 
     def has_generic_types_disabled(self) -> bool:
-        """Tell whether pickled types are refused."""
+        """Return the stored setting."""
         return not self._flag("pipeline.generic-types", True)
 
     def enable_closure_cleaner(self) -> ExecutionConfig:

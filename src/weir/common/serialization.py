@@ -6,7 +6,7 @@ import abc
 import codecs
 from typing import Any
 
-from weir.common._absent import FORMATS, absent
+from weir.common._absent import FORMATS, MOVED, absent
 from weir.common.typeinfo import TypeInformation, Types
 from weir.errors import UsageError
 
@@ -161,4 +161,4 @@ class Encoder:
         return f"{element}\n".encode(self.charset)
 
 
-__getattr__ = absent(__name__, FORMATS)
+__getattr__ = absent(__name__, {**MOVED, **FORMATS})

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weir.config import backend, checkpointing
+from weir.config.flink_keys import is_flinks
 from weir.config.layer import Layer
 from weir.config.option import MAP, ConfigOption, is_secret
 from weir.config.options import ALL_OPTIONS, KNOWN_KEYS, OPTION_BY_KEY
@@ -122,12 +123,22 @@ class Settings:
             found[name] = _shown(name, value if hit is None else hit[2], option)
         return dict(sorted(found.items()))
 
+    def origins(self) -> dict[str, str]:
+        """Return where each of the settings that `shown` tells was set, by current key."""
+        found = {}
+        for key in self.to_dict():
+            option = OPTION_BY_KEY.get(key)
+            found[key if option is None else option.key] = (
+                self._where(key) if option is None else self.where(option)
+            )
+        return dict(sorted(found.items()))
+
     def unknown_keys(self) -> list[UnknownKey]:
         """Return the keys that nobody knows and that are ours or nearly a known key, in order."""
         unknown = [
             UnknownKey(key, _nearest(key), self._where(key))
             for key in sorted(self.to_dict())
-            if not is_known(key)
+            if not is_known(key) and not is_flinks(key)
         ]
         return [found for found in unknown if found.is_ours or found.is_near]
 

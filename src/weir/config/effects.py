@@ -10,29 +10,29 @@ from __future__ import annotations
 from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
+from weir.config import queryable as q
 from weir.config.effective import Settings, is_known
+from weir.config.flink_keys import CHAINS, CHANGELOG, JVM, ROCKSDB, why_nothing
 from weir.config.option import ConfigOption
 from weir.config.options import OPTION_BY_KEY
 
 _EPOCHS = "records move once an epoch"
-_JVM = "there are no Java objects to serialise"
 _DATA_FILE = "a slot writes one data file for all its states"
-_ROCKSDB = "RocksDB's binding or Weir's way of restoring has no place for it"
-_CHANGELOG = "the changelog is part of the checkpoint's files"
 _LATENCY = "access to state is not measured"
+_QUERIES = "slots answer the driver on the connection that it has to them"
 _IN_FLIGHT = "rows in flight are part of the slot's data file"
 
 _REASONS: tuple[tuple[ConfigOption, str], ...] = (
     (e.AUTO_WATERMARK_INTERVAL, _EPOCHS),
     (e.OBJECT_REUSE, "records are handed on without a copy wherever that is safe"),
     (e.GENERIC_TYPES, "Python objects without a declared type are always accepted"),
-    (e.OPERATOR_CHAINING, "operators between two exchanges always run in one call"),
+    (e.OPERATOR_CHAINING, CHAINS),
     (e.PIPELINE_JARS, "for jars of Spark's sources set spark.jars before Spark starts"),
     (e.PIPELINE_CLASSPATHS, "set spark.driver.extraClassPath and spark.executor.extraClassPath"),
     (e.CACHED_FILES, "only functions of Java can ask for them; set spark.files for Spark's"),
-    (e.CLOSURE_CLEANER, _JVM),
-    (e.FORCE_KRYO, _JVM),
-    (e.FORCE_AVRO, _JVM),
+    (e.CLOSURE_CLEANER, JVM),
+    (e.FORCE_KRYO, JVM),
+    (e.FORCE_AVRO, JVM),
     (e.BUFFER_TIMEOUT, _EPOCHS),
     (e.BUFFER_TIMEOUT_ENABLED, _EPOCHS),
     (e.ATTACHED, "execute() waits, execute_async() does not"),
@@ -63,63 +63,24 @@ _REASONS: tuple[tuple[ConfigOption, str], ...] = (
     (b.LATENCY_SAMPLE_INTERVAL, _LATENCY),
     (b.LATENCY_HISTORY_SIZE, _LATENCY),
     (b.LATENCY_STATE_NAME, _LATENCY),
-    (b.ROCKSDB_HIGH_PRIO_RATIO, _ROCKSDB),
-    (b.ROCKSDB_LOG_LEVEL, _ROCKSDB),
-    (b.ROCKSDB_OVERLAP_THRESHOLD, _ROCKSDB),
-    (b.ROCKSDB_INGEST_RESTORE, _ROCKSDB),
-    (b.ROCKSDB_ASYNC_COMPACT, _ROCKSDB),
-    (b.ROCKSDB_DELETE_IN_RANGE, _ROCKSDB),
-    (b.CHANGELOG_STORAGE, _CHANGELOG),
-    (b.CHANGELOG_BASE_PATH, _CHANGELOG),
-    (b.CHANGELOG_COMPRESSION, _CHANGELOG),
-    (b.CHANGELOG_PERSIST_DELAY, _CHANGELOG),
-    (b.CHANGELOG_PERSIST_SIZE, _CHANGELOG),
-    (b.CHANGELOG_UPLOAD_TIMEOUT, _CHANGELOG),
+    (b.ROCKSDB_HIGH_PRIO_RATIO, ROCKSDB),
+    (b.ROCKSDB_LOG_LEVEL, ROCKSDB),
+    (b.ROCKSDB_OVERLAP_THRESHOLD, ROCKSDB),
+    (b.ROCKSDB_INGEST_RESTORE, ROCKSDB),
+    (b.ROCKSDB_ASYNC_COMPACT, ROCKSDB),
+    (b.ROCKSDB_DELETE_IN_RANGE, ROCKSDB),
+    (b.CHANGELOG_STORAGE, CHANGELOG),
+    (b.CHANGELOG_BASE_PATH, CHANGELOG),
+    (b.CHANGELOG_COMPRESSION, CHANGELOG),
+    (b.CHANGELOG_PERSIST_DELAY, CHANGELOG),
+    (b.CHANGELOG_PERSIST_SIZE, CHANGELOG),
+    (b.CHANGELOG_UPLOAD_TIMEOUT, CHANGELOG),
+    (q.SERVER_PORTS, _QUERIES),
+    (q.SERVER_NETWORK_THREADS, _QUERIES),
+    (q.SERVER_QUERY_THREADS, _QUERIES),
+    (q.PROXY_NETWORK_THREADS, "Arrow Flight has as many as it needs"),
+    (q.CLIENT_NETWORK_THREADS, "Arrow Flight has as many as it needs"),
 )
-# Namespaces of Flink of which Weir reads single keys or none.
-_PROCESSES = "Spark's driver and executors take the place of Flink's processes"
-_CLUSTER = "Spark's cluster manager starts the processes"
-_NAMESPACES: dict[str, str] = {
-    "akka.": "processes talk over Arrow Flight and Spark, where no frame is too large",
-    "pekko.": "processes talk over Arrow Flight and Spark, where no frame is too large",
-    "table.": "there is no Table API; state of a program expires by StateTtlConfig",
-    "sql-client.": "there is no Table API",
-    "sql-gateway.": "there is no Table API",
-    "queryable-state.": "there is no server for queries of running jobs",
-    "taskmanager.": _PROCESSES,
-    "jobmanager.": _PROCESSES,
-    "task.": "an attempt ends with its slots",
-    "slotmanager.": _CLUSTER,
-    "slot.": _CLUSTER,
-    "resourcemanager.": _CLUSTER,
-    "cluster.": _CLUSTER,
-    "yarn.": _CLUSTER,
-    "kubernetes.": _CLUSTER,
-    "mesos.": _CLUSTER,
-    "containerized.": _CLUSTER,
-    "external-resource.": _CLUSTER,
-    "process.": _CLUSTER,
-    "jobstore.": _PROCESSES,
-    "job-result-store.": _PROCESSES,
-    "high-availability": "a job is found again by its checkpoints: start it with the newest one",
-    "zookeeper.": "nothing here uses ZooKeeper",
-    "recovery.": "a job is found again by its checkpoints: start it with the newest one",
-    "blob.": "Spark ships what a program needs",
-    "classloader.": _JVM,
-    "env.": "Spark's settings start its processes",
-    "fs.": "storages are set by s3.* and weir.storage.*",
-    "heartbeat.": "weir.slot.heartbeat and weir.slot.lease decide",
-    "historyserver.": "there is no history server; Spark has one",
-    "web.": "REST has the keys rest.*",
-    "metrics.": "metrics are on the REST page /metrics, in Prometheus' form",
-    "io.": _PROCESSES,
-    "client.": "commands wait as their own options say",
-    "python.": "functions run in Spark's workers and in slots",
-    "security.": "only security.ssl.* is read here; Kerberos is Spark's",
-    "state-change-log.": _CHANGELOG,
-    "dstl.": _CHANGELOG,
-    "ververica.": "it belongs to Ververica's platform",
-}
 WITHOUT_EFFECT: dict[str, str] = {option.key: reason for option, reason in _REASONS}
 
 
@@ -142,4 +103,4 @@ def reason_of(key: str) -> str | None:
     """Return why a key of Flink that Weir does not know changes nothing, None for other keys."""
     if is_known(key):
         return None
-    return next((why for prefix, why in _NAMESPACES.items() if key.startswith(prefix)), None)
+    return why_nothing(key)

@@ -12,6 +12,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from weir.config import file
@@ -93,10 +94,12 @@ def environment_layer(
     return Layer(values, "the environment", places=places, notes=notes)
 
 
-def _doubts(name: str) -> list[str]:
+@lru_cache
+def _doubts(name: str) -> tuple[str, ...]:
+    """Return what is to be said about a variable that is no setting; asked for every job."""
     near = difflib.get_close_matches(name, sorted(_KEYS_BY_NAME), n=1, cutoff=0.6)
     close = bool(near) and difflib.SequenceMatcher(None, name, near[0]).ratio() >= _NEAR
     if not close and not name.startswith(_NAMESPACES):
-        return []
+        return ()
     hint = f"; did you mean {near[0]}?" if near else ""
-    return [f"the environment variable {name} is ignored: it names no setting{hint}"]
+    return (f"the environment variable {name} is ignored: it names no setting{hint}",)

@@ -118,7 +118,9 @@ EXPONENTIAL_ATTEMPTS = ConfigOption(
 
 PYTHON_FILES = ConfigOption("python.files", LIST, (), "Python files for the workers.")
 PYTHON_REQUIREMENTS = ConfigOption("python.requirements", STRING, None, "Requirements file.")
-PYTHON_ARCHIVES = ConfigOption("python.archives", LIST, (), "Archives for the workers.")
+PYTHON_ARCHIVES = ConfigOption(
+    "python.archives", LIST, (), "Archives that are unpacked where functions run."
+)
 PYTHON_PATH = ConfigOption("python.pythonpath", STRING, None, "Extra PYTHONPATH of the workers.")
 PYTHON_EXECUTABLE = ConfigOption("python.executable", STRING, None, "Python of the workers.")
 PYTHON_CLIENT_EXECUTABLE = ConfigOption(

@@ -1,14 +1,14 @@
 """All options that Weir knows, by key and by old spelling.
 
 The options themselves are constants of `weir.config.checkpointing`, `backend`,
-`execution`, `rest`, `security` and `storage`.
+`execution`, `queryable`, `rest`, `security` and `storage`.
 """
 
 from __future__ import annotations
 
 from types import ModuleType
 
-from weir.config import backend, checkpointing, execution, rest, security, storage
+from weir.config import backend, checkpointing, execution, queryable, rest, security, storage
 from weir.config.option import ConfigOption
 
 
@@ -18,7 +18,7 @@ def _options_of(module: ModuleType) -> list[ConfigOption]:
 
 ALL_OPTIONS: tuple[ConfigOption, ...] = tuple(
     option
-    for module in (execution, checkpointing, backend, storage, rest, security)
+    for module in (execution, checkpointing, backend, storage, rest, security, queryable)
     for option in _options_of(module)
 )
 KNOWN_KEYS: frozenset[str] = frozenset(

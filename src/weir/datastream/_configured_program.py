@@ -5,6 +5,7 @@ The configuration is the one place where settings live; this class spells its ke
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any, TypeVar
 
@@ -26,7 +27,9 @@ from weir.datastream.slot_sharing_group import SlotSharingGroup, warn_about_slot
 from weir.datastream.state_backend import StateBackend
 from weir.datastream.time_characteristic import TimeCharacteristic
 from weir.errors import UsageError
+from weir.notices import warn_once
 
+log = logging.getLogger("weir.datastream")
 E = TypeVar("E", bound="ConfiguredProgram")
 
 
@@ -238,7 +241,23 @@ class ConfiguredProgram(PythonDependencies, Program):
         return self
 
     def set_stream_time_characteristic(self, characteristic: TimeCharacteristic) -> None:
-        """Accept the setting; watermarks and timers of both times always work."""
+        """Accept the setting; watermarks and timers of both times always work.
+
+        Raises:
+            UsageError: it is IngestionTime, which would give records other timestamps.
+        """
+        if characteristic is TimeCharacteristic.IngestionTime:
+            msg = (
+                "set_stream_time_characteristic(IngestionTime) is not supported: let a timestamp "
+                "assigner of assign_timestamps_and_watermarks() return the current time"
+            )
+            raise UsageError(msg)
+        if characteristic is TimeCharacteristic.ProcessingTime:
+            warn_once(
+                log,
+                "set_stream_time_characteristic(ProcessingTime) has no effect, because windows and "
+                "timers say themselves which time is theirs",
+            )
         self._time_characteristic = characteristic
 
     def get_stream_time_characteristic(self) -> TimeCharacteristic:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
 from weir.common._generics import T_co
+from weir.connector.spark_target import SparkTarget
 from weir.datastream._checks import require_type
 from weir.datastream._closeable_iterator import CloseableIterator
 from weir.datastream._data_stream_sink import (
@@ -45,13 +46,15 @@ class EndingStream(Stream, Generic[T_co]):
         """End the stream in a sink object such as `FileSink`."""
         return attach_writer_sink(self, sink)
 
-    def foreach_batch(self, func: Callable[[Any, int], Any]) -> DataStreamSink:
+    def foreach_batch(self, func: Callable[[Any, int], Any] | SparkTarget) -> DataStreamSink:
         """Hand the committed records of each checkpoint to `func(dataframe, checkpoint_id)`.
 
         Guarantee: called in order of checkpoints, only for completed ones; again with the same
-        id and rows after a failure, so `func` must be idempotent per id.
+        id and rows after a failure, so `func` must be idempotent per id. A `SparkTarget` such as
+        `DirectoryTarget` is that by itself.
         """
-        require_type(func, Callable, "a function of (dataframe, checkpoint_id)")  # type: ignore[arg-type]
+        if not isinstance(func, SparkTarget):
+            require_type(func, Callable, "a function of (dataframe, checkpoint_id)")  # type: ignore[arg-type]
         return attach_sink(self, kinds.BATCH_SINK, "Foreach Batch", function=func)
 
     @overload

@@ -5,12 +5,14 @@ IPython is never imported here: a kernel has done so itself, and elsewhere nothi
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias
 
+from weir.jobmanager.job import ENDS
 from weir.notices import signs_shown_by
 
 Show: TypeAlias = Callable[[str], None]
@@ -60,12 +62,20 @@ class LiveLine:
 
         thread = threading.Thread(target=follow, name="weir-live-line", daemon=True)
         thread.start()
+        log = logging.getLogger("weir.job")
+        log.addFilter(_is_no_end)
         try:
             yield
         finally:
+            log.removeFilter(_is_no_end)
             over.set()
             thread.join()
             self.say(summary(job))
+
+
+def _is_no_end(record: logging.LogRecord) -> bool:
+    """Leave out what ends the job: the cell raises it."""
+    return ENDS not in record.getMessage()
 
 
 @contextmanager

@@ -93,6 +93,20 @@ class Program:
         _check_parallelism(graph)
         return graph
 
+    def detach(self, last: Transformation) -> StreamGraph:
+        """Return the part of the program that ends in an operator, and forget it.
+
+        Raises:
+            UsageError: as `build_graph` does.
+        """
+        kept, self._declared = self._declared, _with_inputs([last])
+        try:
+            graph = self.build_graph()
+        finally:
+            taken = {operator.id for operator in self._declared}
+            self._declared = [operator for operator in kept if operator.id not in taken]
+        return graph
+
     def submit(self, job_name: str) -> JobClient:
         """Hand the program to the engine; the next program starts without these operators."""
         graph = self.build_graph(job_name)

@@ -38,7 +38,7 @@ class PythonDependencies:
         self._configuration.set_string(_REQUIREMENTS, value)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Name an archive; refused at `execute()`, which says how Spark ships archives."""
+        """Ship an archive, unpacked at `target_dir`, or at its own name, where functions run."""
         value = str(archive_path) if target_dir is None else f"{archive_path}#{target_dir}"
         self._append(_ARCHIVES, value, ",")
 

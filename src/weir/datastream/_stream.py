@@ -12,10 +12,11 @@ from typing import Any
 
 from weir.common._html import facts
 from weir.common.typeinfo import TypeInformation, Types
+from weir.connector.undecoded import DEAD_LETTERS
 from weir.datastream._operator_handle import OperatorHandle
 from weir.datastream._program import Program
 from weir.errors import UsageError
-from weir.graph.kinds import Kind
+from weir.graph.kinds import SOURCE, Kind
 from weir.graph.output_tag import OutputTag
 from weir.graph.transformation import Edge, KeySpec, Partitioning, Transformation
 
@@ -92,8 +93,25 @@ class Stream(OperatorHandle):
                 edges.append(edge)
         return edges
 
-    def _tagged(self, output_tag: OutputTag) -> Edge:
+    def _tagged(self, output_tag: OutputTag) -> list[Edge]:
+        if output_tag == DEAD_LETTERS:
+            return self._dead_letters(output_tag)
         operator = self._operators[-1] if self._operators else self._operator("get_side_output")
+        return [self._side_edge(operator, output_tag)]
+
+    def _dead_letters(self, output_tag: OutputTag) -> list[Edge]:
+        """Return what sources could not decode: they are the ones that emit it."""
+        sources = [operator for operator in self._operators if operator.kind == SOURCE.name]
+        if not sources:
+            msg = (
+                f"get_side_output({output_tag!r}): sources emit it; call it on the stream that "
+                "env.from_source() returned"
+            )
+            raise UsageError(msg)
+        return [self._side_edge(source, DEAD_LETTERS) for source in sources]
+
+    @staticmethod
+    def _side_edge(operator: Transformation, output_tag: OutputTag) -> Edge:
         tag_type = declared_type(output_tag.type_info, "type_info")
         known = operator.side_types.setdefault(output_tag.tag_id, tag_type)
         if known != tag_type:

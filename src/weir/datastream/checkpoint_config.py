@@ -7,6 +7,7 @@ Values are checked when they are set, so that a mistake shows where it was made.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, ClassVar
 
 from weir.common.configuration import Configuration
@@ -19,7 +20,9 @@ from weir.datastream.checkpoint_storage import CheckpointStorage, as_checkpoint_
 from weir.datastream.checkpointing_mode import CheckpointingMode
 from weir.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from weir.errors import UsageError
+from weir.notices import warn_once
 
+log = logging.getLogger("weir.datastream")
 ExternalizedCheckpointCleanup = ExternalizedCheckpointRetention
 
 
@@ -161,7 +164,13 @@ class CheckpointConfig:
     def set_prefer_checkpoint_for_recovery(
         self, prefer_checkpoint_for_recovery: bool
     ) -> CheckpointConfig:
-        """Accept the setting, which has no effect: recovery always uses the last checkpoint."""
+        """Accept the setting; False has no effect, which is said once."""
+        if not prefer_checkpoint_for_recovery:
+            warn_once(
+                log,
+                "set_prefer_checkpoint_for_recovery(False) has no effect, because a job always "
+                "recovers from its last checkpoint",
+            )
         return self
 
     def is_unaligned_checkpoints_enabled(self) -> bool:

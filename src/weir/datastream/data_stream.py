@@ -36,6 +36,7 @@ from weir.datastream._plain_functions import (
     as_function,
     require_process,
 )
+from weir.datastream._queryable_state import EndsInState, QueryableStateStream
 from weir.datastream._stream import Stream, declared_type
 from weir.datastream._windowed_streams import (
     Windows,
@@ -86,6 +87,7 @@ __all__ = [
     "IntervalJoin",
     "IntervalJoined",
     "KeyedStream",
+    "QueryableStateStream",
     "WindowedStream",
 ]
 
@@ -203,7 +205,7 @@ class DataStream(EndingStream[T_co], SpreadStream["DataStream[T_co]"], Generic[T
 
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """Return the records that the operator emits under a tag."""
-        return DataStream(self.env, [self._tagged(output_tag)])
+        return DataStream(self.env, self._tagged(output_tag))
 
     def window_all(self, window_assigner: Any) -> AllWindowedStream[T_co]:
         """Cut the whole stream into windows; one subtask handles all of its records."""
@@ -228,7 +230,9 @@ class DataStream(EndingStream[T_co], SpreadStream["DataStream[T_co]"], Generic[T
         return DataStream(self.env, self._spread(partitioning, **how))
 
 
-class KeyedStream(DataStream[T_co], RollingStream["DataStream[T_co]"], Generic[T_co, KEY_co]):
+class KeyedStream(
+    DataStream[T_co], RollingStream["DataStream[T_co]"], EndsInState, Generic[T_co, KEY_co]
+):
     """A stream partitioned by key: functions on it have keyed state and timers.
 
     Example:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from weir.common._html import facts, table
 from weir.common.configuration import Configuration
@@ -23,6 +23,7 @@ from weir.connector.builtin_sources import (
     SequenceSource,
     TextFileSource,
 )
+from weir.connector.formats.avro import AvroInputFormat
 from weir.connector.source import Source
 from weir.datastream._checks import require_type
 from weir.datastream._configured_program import ConfiguredProgram
@@ -122,17 +123,20 @@ class StreamExecutionEnvironment(ConfiguredProgram):
         source = TextFileSource(str(file_path), charset_name)
         return self._source(source, "Text File Source", Types.STRING())
 
-    def create_input(self, input_format: Any, type_info: Any = None) -> NoReturn:
-        """Refuse: formats of Java have no place here.
+    def create_input(self, input_format: Any, type_info: Any = None) -> DataStream:
+        """Return a stream of the records that an input format reads, such as `AvroInputFormat`.
 
         Raises:
-            UsageError: always, with what to use instead.
+            UsageError: it is a format of Java.
         """
-        msg = (
-            f"create_input({input_format!r}) reads with a format of Java: use FileSource, "
-            "read_text_file(), or from_dataframe(spark.read…) for other formats"
-        )
-        raise UsageError(msg)
+        if not isinstance(input_format, AvroInputFormat):
+            msg = (
+                f"create_input({input_format!r}) reads with a format of Java: use FileSource, "
+                "read_text_file(), or from_dataframe(spark.read…) for other formats"
+            )
+            raise UsageError(msg)
+        source, strategy = input_format.source(), WatermarkStrategy.no_watermarks()
+        return self.from_source(source, strategy, "Avro File Source", type_info)
 
     def from_dataframe(
         self,

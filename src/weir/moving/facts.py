@@ -59,18 +59,8 @@ _SLOTS: Final = "every slot runs one subtask of each operator"
 REFUSED: Final = (
     Fact(
         Meets.REFUSED,
-        "RocksDB or an object store without its extra",
+        "RocksDB, an object store, Kafka, PostgreSQL or Avro without its extra",
         "`UsageError` that names what to install",
-    ),
-    _refused(
-        "`FileSource.for_bulk_file_format`",
-        "`UsageError`: use `env.from_dataframe(spark.readStream.schema(…).parquet(…))`",
-        "for_bulk_file_format",
-    ),
-    _refused(
-        "`create_input`",
-        "`UsageError`: use `FileSource` or `env.from_dataframe(spark.read…)`",
-        "create_input",
     ),
     _refused(
         "`set_file_enumerator`, `set_split_assigner`",
@@ -78,10 +68,15 @@ REFUSED: Final = (
         "set_file_enumerator",
         "set_split_assigner",
     ),
-    _refused(
-        "`enable_compact`",
-        "`UsageError`: join files with Spark, behind the sink, or take fewer checkpoints",
-        "enable_compact",
+    Fact(
+        Meets.REFUSED,
+        "`create_input` with a format other than `AvroInputFormat`",
+        "`UsageError`: use `FileSource` or `env.from_dataframe(spark.read…)`",
+    ),
+    Fact(
+        Meets.REFUSED,
+        "`FileCompactor.concat_file_compactor` for Parquet, ORC or Avro",
+        "`UsageError`: use `FileCompactor.record_wise_file_compactor()`",
     ),
     Fact(
         Meets.REFUSED,
@@ -100,8 +95,18 @@ REFUSED: Final = (
     ),
     Fact(
         Meets.REFUSED,
-        "a key of None, or one that changes",
+        "a key of None, a list as a key, or a key that changes",
         "`UsageError`: keys are immutable values with a stable hash",
+    ),
+    Fact(
+        Meets.REFUSED,
+        "savepoints, rescaling and a start from state in BATCH mode",
+        "`UsageError`: [there is nothing to go on from](../concepts/execution-modes.md)",
+    ),
+    Fact(
+        Meets.REFUSED,
+        "packages of a requirements file, or a Python, that are not there",
+        "`UsageError` that names [the setting of Spark](#functions-travel)",
     ),
 )
 
@@ -120,6 +125,22 @@ IGNORED: Final = (
         "the interval of `monitor_continuously`",
         "Spark looks for new files before every batch",
         "monitor_continuously",
+    ),
+    _ignored(
+        "`set_stream_time_characteristic`, but for `IngestionTime`, which is refused",
+        "windows and timers say themselves which time is theirs",
+        "set_stream_time_characteristic",
+    ),
+    _ignored(
+        "`set_execution_mode`, `set_default_input_dependency_constraint`",
+        "Spark exchanges the data and decides when its tasks run",
+        "set_execution_mode",
+        "set_default_input_dependency_constraint",
+    ),
+    _ignored(
+        "`set_prefer_checkpoint_for_recovery(False)`",
+        "a job always recovers from its last checkpoint",
+        "set_prefer_checkpoint_for_recovery",
     ),
     _ignored("`cache`", "a program reads its sources again", "cache"),
     _ignored(
@@ -164,15 +185,26 @@ DIFFERENT: Final = (
     ),
     _different("sources", "Flink connectors", "Spark: `env.from_dataframe(spark.readStream…)`"),
     _different(
-        "archives, requirements, Python and files of a program",
-        "are shipped, unpacked and installed",
+        "requirements, the Python and cached files of a program",
+        "are installed and shipped",
         "[are Spark's: found there or refused](#functions-travel)",
-        calls=(
-            "add_python_archive",
-            "set_python_requirements",
-            "set_python_executable",
-            "register_cached_file",
-        ),
+        calls=("set_python_requirements", "set_python_executable", "register_cached_file"),
+    ),
+    _different(
+        "environment variables of PyFlink's runner",
+        "`python`, `BOOT_LOG_DIR` and others are set where functions run",
+        "are not set; what Spark's workers have is there",
+    ),
+    _different(
+        "state in RocksDB that has expired",
+        "goes when RocksDB compacts its files",
+        "goes at the end of epochs, [piece by piece](../state/rocksdb.md)",
+    ),
+    _different(
+        "async functions",
+        "may be in flight when a checkpoint is taken",
+        "have answered at the end of an epoch, [as late as it takes](async-io.md)",
+        names=("AsyncDataStream",),
     ),
     _different(
         "collecting a keyed stream",
@@ -184,6 +216,12 @@ DIFFERENT: Final = (
         "stay in progress, as `.part-…`",
         "are committed, as those of `FileSink`",
         names=("StreamingFileSink",),
+    ),
+    _different(
+        "files that `enable_compact` joins",
+        "are joined by tasks of their own, across subtasks, one checkpoint later",
+        "by the subtask that wrote them, at the checkpoint",
+        calls=("enable_compact",),
     ),
     _different(
         "jars",
@@ -252,10 +290,6 @@ FACTS: Final = (*REFUSED, *IGNORED, *DIFFERENT)
 INSTEAD: Final = {
     "table": "there is no Table API: use Spark SQL, and env.from_dataframe() to come back",
     "datastream.connectors": (
-        "Spark reads and writes it: env.from_dataframe(spark.readStream.format(…)) and "
-        "stream.foreach_batch()"
-    ),
-    "datastream.formats": (
         "Spark reads and writes it: env.from_dataframe(spark.readStream.format(…)) and "
         "stream.foreach_batch()"
     ),

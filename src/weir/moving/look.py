@@ -18,7 +18,7 @@ from typing import Any, Final, TypeGuard
 
 from weir import cep, common, datastream
 from weir.config.effective import Settings
-from weir.config.effects import WITHOUT_EFFECT
+from weir.config.effects import WITHOUT_EFFECT, reason_of
 from weir.config.options import OPTION_BY_KEY
 from weir.errors import UsageError
 from weir.moving.facts import FACTS, INSTEAD, METHODS, Meets
@@ -244,6 +244,8 @@ def _judge_key(node: ast.expr | None, *, certain: bool) -> Iterator[Finding]:
     key = node.value
     option = OPTION_BY_KEY.get(key)
     reason = WITHOUT_EFFECT.get(key if option is None else option.key)
+    if reason is None and certain:
+        reason = reason_of(key)
     if reason is not None:
         yield _found(node, Meets.IGNORED, key, reason)
     elif certain and "." in key:

@@ -141,6 +141,7 @@ def test_rows_survive_pickling_and_copying(row: Any) -> None:
         assert other.get_row_kind() is row.get_row_kind()
 
 
+@pytest.mark.slow
 def test_named_rows_can_be_read_by_another_process() -> None:
     program = "import pickle, sys; print(pickle.load(sys.stdin.buffer).name)"
     data = pickle.dumps(Row(name="Alice"))

@@ -171,10 +171,10 @@ def test_a_misspelt_key_is_refused_with_the_nearest_key(key: str, suggestion: st
 
 
 def test_unknown_keys_of_flink_are_warnings_and_foreign_keys_are_nothing() -> None:
-    layer = {"state.backend.forst.cache.reserve-size": "1 gb", "taskmanager.memory.size": "1g"}
+    layer = {"state.backend.novel.cache-size": "1 gb", "taskmanager.memory.size": "1g"}
     warnings = Settings([layer]).validate()
     assert len(warnings) == 1
-    assert "state.backend.forst.cache.reserve-size" in warnings[0]
+    assert "state.backend.novel.cache-size" in warnings[0]
 
 
 @pytest.mark.parametrize(

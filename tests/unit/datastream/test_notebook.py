@@ -12,8 +12,11 @@ from weir.common._html import facts, table
 from weir.datastream import StreamExecutionEnvironment
 from weir.datastream._notebook import LiveLine, kernel_line, live_line, summary
 from weir.errors import UsageError, UserFunctionError
+from weir.jobmanager import panel
 from weir.jobmanager.client import LocalJob
+from weir.jobmanager.epoch_times import EpochParts, EpochTimesView, Spread
 from weir.jobmanager.history import CheckpointEntry, HistoryView
+from weir.jobmanager.timeline import Point
 from weir.notices import under_way
 from weir.testing.harness import collect
 
@@ -110,3 +113,58 @@ def test_failures_in_a_notebook_show_the_line_of_the_program_and_none_of_the_eng
 def test_failures_of_functions_keep_the_trace_of_the_user():
     error = UserFunctionError("Map", "1", "Traceback ...\nValueError: no\n")
     assert error._render_traceback_() == [f"UserFunctionError: {error}"]
+
+
+class Kernel:
+    """What a notebook's kernel offers: one display, which is replaced again and again."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.changed = threading.Semaphore(0)
+
+    def display(self, data, raw, display_id):
+        self.update(data, raw)
+        return self
+
+    def update(self, data, raw):
+        self.shown.append(data["text/html"])
+        self.changed.release()
+
+
+def test_a_panel_changes_until_the_job_is_over():
+    kernel, over, count = Kernel(), threading.Event(), iter(range(100))
+    panel.display_panel(kernel, lambda: f"<b>{next(count)}</b>", over)
+    over.set()
+    for _ in range(2):
+        assert kernel.changed.acquire(timeout=30)
+    assert kernel.shown == ["<b>0</b>", "<b>1</b>"]
+
+
+def test_a_panel_follows_while_the_job_runs():
+    over, shown = threading.Event(), []
+
+    def show(text):
+        shown.append(text)
+        if len(shown) == 3:
+            over.set()
+
+    panel.follow(show, lambda: "now", over, 0.001)
+    assert shown == ["now"] * 4
+
+
+def test_a_sparkline_has_a_point_for_each_second_and_a_link_is_a_web_address():
+    points = [Point(1_000 * n, 1_000, records_in=n) for n in range(1, 4)]
+    assert "3 now, 3 at most" in panel.sparkline(points)
+    assert panel.sparkline(points).count(",") >= 3
+    assert panel.sparkline(points[:1]) == ""
+    assert panel.page_line("javascript:alert(1)") == ""
+    assert "&quot;" in panel.page_line('http://x/#"')
+
+
+def test_a_panel_tells_where_the_time_of_an_epoch_went_and_the_latency():
+    assert panel.time_rows(EpochTimesView()) == []
+    times = EpochTimesView(Spread(2), 90, EpochParts(20, 30, 15, 25))
+    split = "90 ms: Spark 20, level 0 30, shuffles 15, slots 25"
+    assert panel.time_rows(times) == [("last epoch", split), ("latency", None)]
+    times = EpochTimesView(Spread(2), 90, EpochParts(20, 30, 15, 25), latency_ms=1_400)
+    assert panel.time_rows(times)[1] == ("latency", "1400 ms to commit")

@@ -69,10 +69,10 @@ def test_the_older_file_sink_is_added_as_a_function_and_writes_the_same_files(
     assert sorted("".join(p.read_text() for p in files).split()) == ["AB", "C"]
 
 
-def test_files_are_not_joined_behind_the_sink() -> None:
+def test_files_are_joined_by_a_strategy_and_a_compactor_only() -> None:
     builder = FileSink.for_row_format("/out", Encoder.simple_string_encoder())
     assert builder.disable_compact() is builder
-    with pytest.raises(UsageError, match="join them with Spark"):
+    with pytest.raises(UsageError, match="expected a FileCompactStrategy and a FileCompactor"):
         builder.enable_compact(None, None)
 
 

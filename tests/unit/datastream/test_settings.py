@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from weir import notices
-from weir.common import Configuration, Duration, RestartStrategies
+from weir.common import (
+    Configuration,
+    Duration,
+    ExecutionMode,
+    InputDependencyConstraint,
+    RestartStrategies,
+)
 from weir.config.effective import Settings
 from weir.datastream import (
     CheckpointingMode,
@@ -334,6 +340,40 @@ def test_a_registered_slot_sharing_group_is_said_to_have_no_effect(env, caplog, 
     assert "register_slot_sharing_group() has no effect, because" in record.getMessage()
     with pytest.raises(TypeError, match="expected a SlotSharingGroup, found str"):
         env.register_slot_sharing_group("g")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda env: env.set_stream_time_characteristic(TimeCharacteristic.ProcessingTime),
+        lambda env: env.get_config().set_execution_mode(ExecutionMode.BATCH),
+        lambda env: env.get_config().set_default_input_dependency_constraint(
+            InputDependencyConstraint.ALL
+        ),
+        lambda env: env.get_checkpoint_config().set_prefer_checkpoint_for_recovery(False),
+    ],
+    ids=["time characteristic", "execution mode", "input constraint", "prefer checkpoint"],
+)
+def test_older_settings_without_effect_are_said_once(env, call, caplog, monkeypatch):
+    monkeypatch.setattr(notices, "_said", set())
+    call(env)
+    call(env)
+    (record,) = caplog.records
+    assert "has no effect, because" in record.getMessage()
+
+
+def test_ingestion_time_is_refused_with_what_to_do(env):
+    with pytest.raises(UsageError, match="return the current time"):
+        env.set_stream_time_characteristic(TimeCharacteristic.IngestionTime)
+
+
+def test_equal_settings_are_equal(env):
+    config = env.get_config().set_parallelism(2)
+    other = StreamExecutionEnvironment.get_execution_environment().get_config()
+    assert config != other
+    assert config == other.set_parallelism(2)
+    assert config.__hash__() == other.__hash__()
+    assert config != other.enable_object_reuse()
 
 
 def test_dependencies_add_up(env):

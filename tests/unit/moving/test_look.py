@@ -84,13 +84,15 @@ def test_settings_without_effect_and_misspelt_ones_are_found():
     config.set_string("pipeline.object-reuse", "true")
     config.set_string("execution.checkpointing.intervall", "1 s")
     config.set_string("execution.checkpointing.interval", "1 s")
-    names = {"pipeline.closure-cleaner-level": "NONE", "not.a.key": 1}
+    names = {"pipeline.closure-cleaner-level": "NONE", "not.a.key": 1, "client.id": "a"}
+    config.set_string("akka.framesize", "1 mb")
     texts.set("just a sentence. Or two")
     """
     assert look(text) == [
         ("ignored", "pipeline.object-reuse", 3),
         ("refused", "execution.checkpointing.intervall", 4),
         ("ignored", "pipeline.closure-cleaner-level", 6),
+        ("ignored", "akka.framesize", 7),
     ]
 
 
@@ -133,30 +135,37 @@ def test_calls_that_are_ignored_or_different_exist_here():
 
 
 def test_calls_that_are_refused_are_refused():
-    from weir.common import Encoder
+    from weir.common import Types
     from weir.datastream import StreamExecutionEnvironment
-    from weir.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
+    from weir.datastream.connectors.file_system import (
+        FileCompactor,
+        FileCompactStrategy,
+        FileSink,
+        FileSource,
+        ParquetBulkWriters,
+        StreamFormat,
+    )
 
     refused = {call for f in FACTS if f.meets is Meets.REFUSED for call in f.calls}
     java = {"set_file_enumerator", "set_split_assigner"}
-    others = {"for_bulk_file_format", "create_input", "enable_compact"}
-    assert refused == others | java
+    assert refused == java
     env = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(UsageError):
         env.create_input(None)
-    with pytest.raises(UsageError):
-        FileSource.for_bulk_file_format(None, "x")
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "x")
     for name in java:
         with pytest.raises(UsageError):
             getattr(builder, name)(None)
+    row = Types.ROW_NAMED(["id"], [Types.LONG()])
+    strategy = FileCompactStrategy.builder().set_size_threshold(1).build()
+    parquet = FileSink.for_bulk_format("x", ParquetBulkWriters.for_row_type(row))
     with pytest.raises(UsageError):
-        FileSink.for_row_format("x", Encoder.simple_string_encoder()).enable_compact(None, None)
+        parquet.enable_compact(strategy, FileCompactor.concat_file_compactor())
 
 
 def test_advice_is_for_what_is_not_there():
     """What came to exist needs no advice any more: take it out of the tables."""
-    for inside in ("table", "java_gateway", "fn_execution", "dataset", "ml"):
+    for inside in ("java_gateway", "fn_execution", "dataset", "ml"):
         assert inside in INSTEAD
         with pytest.raises(ImportError):
             importlib.import_module(f"weir.{inside}")

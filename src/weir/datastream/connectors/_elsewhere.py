@@ -60,9 +60,5 @@ DYNAMIC_KAFKA = {
 FILES = {
     "FileEnumeratorProvider FileSplitAssignerProvider": f"{JAVA}: Spark lists the files and "
     "hands them out",
-    "FileCompactStrategy FileCompactor": "joins files after their checkpoint: take fewer "
-    "checkpoints or subtasks for larger files, or join them with Spark",
-    "BulkFormat": "reads in Java: use env.from_dataframe(spark.read…), which knows Parquet, ORC, "
-    "Avro, CSV and JSON",
 }
 KAFKA = {"FlinkKafkaConsumerBase FlinkKafkaProducerBase": INTERNAL}

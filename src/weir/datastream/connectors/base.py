@@ -5,8 +5,10 @@ from weir.connector.delivery import DeliveryGuarantee
 from weir.connector.file_source import Source
 from weir.connector.sink import Sink, SinkWriter, WriterContext
 from weir.connector.two_phase import TwoPhaseCommitSinkFunction
+from weir.connector.undecoded import DEAD_LETTERS
 
 __all__ = [
+    "DEAD_LETTERS",
     "DeliveryGuarantee",
     "Sink",
     "SinkWriter",

@@ -29,6 +29,7 @@ from tests.examples import examples
 
 from weir.backend.base import VOID, KeyedBackend
 from weir.backend.hashmap import HashMapBackend
+from weir.backend.peek import Peekable
 from weir.common.typeinfo import Types
 from weir.keygroup import KeyGroupRange, key_group, range_of, subtask_of
 from weir.state.descriptor import (
@@ -248,6 +249,18 @@ class KeyedBackendModel(RuleBasedStateMachine):
     def read_some(self, key: int, number: int) -> None:
         for name in sorted(DECLARATIONS)[number + 1 :: 3]:
             assert self.job.read(name, key) == self.model.get((name, key))
+
+    @rule(key=st.sampled_from(ALL_KEYS), whole=st.booleans())
+    def peek(self, key: int, whole: bool) -> None:
+        """Whoever looks from outside sees the same, and keeps nothing from being seen later."""
+        group, backend = key_group(key, MAX_PARALLELISM), self.job.owner(key)
+        assert isinstance(backend, Peekable)
+        for state in backend.seen_states():
+            if whole:
+                found = dict(backend.peek_group(state.name, group))
+            else:
+                found = dict(backend.peek(state.name, group, [key], spaced=False))
+            assert found.get(key) == self.model.get((state.name, key))
 
     @rule()
     def end_epoch(self) -> None:

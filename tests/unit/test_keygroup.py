@@ -172,6 +172,7 @@ def test_keys_that_are_equal_hash_alike():
     assert stable_hash((1, "a")) == stable_hash((1.0, "a"))
 
 
+@pytest.mark.slow
 def test_hashes_are_the_same_in_another_process():
     code = (
         "import datetime, decimal, uuid\n"

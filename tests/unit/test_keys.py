@@ -49,6 +49,7 @@ def test_equal_keys_hash_alike(pair: tuple[Any, Any]) -> None:
     assert stable_hash(pair[0]) == stable_hash(pair[1])
 
 
+@pytest.mark.slow
 @given(st.lists(equal_map_keys().map(lambda pair: pair[0])))
 def test_many_keys_are_made_as_single_ones_are(keys: list[Any]) -> None:
     assert one_nan_many(keys) == [one_nan(key) for key in keys]

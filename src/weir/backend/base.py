@@ -246,6 +246,9 @@ class Timers(Protocol):
     ) -> None:
         """Add a timer for each of some keys, where there is none yet."""
 
+    def register_group(self, timestamp: int, group: int, addresses: Sequence[Any]) -> None:
+        """Add a timer for each of some addresses of a key group, where there is none yet."""
+
     def delete(self, timestamp: int, key: Any, group: int, namespace: Any = VOID) -> bool:
         """Remove a timer; return False when there was none."""
 

@@ -60,6 +60,7 @@ class BackendContext:
 
     `local_dir` is where the slot may keep files as long as it lives, None for the system's
     temporary directory. `background` runs what nobody waits for, None for threads of the backend.
+    `operator` is the operator's id, `operator_name` what people call it.
     """
 
     settings: BackendSettings = field(default_factory=BackendSettings)
@@ -69,3 +70,4 @@ class BackendContext:
     operator: str = "operator"
     subtask: int = 0
     background: BackgroundExecutor | None = None
+    operator_name: str = ""

@@ -13,7 +13,8 @@ serves them:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from itertools import repeat
+from typing import Any, Protocol, TypeAlias
 
 from weir.backend.address import address_of
 from weir.backend.admission import (
@@ -35,6 +36,8 @@ from weir.common.state import (
     State,
     ValueState,
 )
+
+FoldMany: TypeAlias = Callable[[list[Any], list[int]], Sequence[Any]]
 
 
 class Groups(Protocol):
@@ -92,39 +95,32 @@ class ObjectValueState(_OverObjects, ValueState[Any]):
         else:
             self._groups[c.group][address_of(c.key, c.namespace)] = value
 
-    def fold_all(
-        self,
-        keys: Sequence[Any],
-        groups: Sequence[int],
-        values: Sequence[Any],
-        add: Callable[[Any, Any], Any],
-    ) -> list[int]:
-        """Fold an admitted value for each of some keys into the current namespace.
+    def fold_group(self, group: int, addresses: Sequence[Any], fold: FoldMany) -> list[int]:
+        """Set the values at some addresses of a key group, each given once, from what is there.
 
-        `add` makes one of what is there and the value. Return the positions of keys that had none.
+        `fold` gets the values, None where there is none, and the positions of those; it returns
+        admitted values. The positions are returned.
         """
-        tables, admit, namespace = self._groups, self._admit, self._current.namespace
-        new: list[int] = []
-        for i, (key, group, value) in enumerate(zip(keys, groups, values, strict=True)):
-            table, address = tables[group], address_of(key, namespace)
-            before = table.get(address)
-            if before is None:
-                new.append(i)
+        table = self._groups[group]
+        found = list(map(table.get, addresses))
+        new = [i for i, held in enumerate(found) if held is None]
+        values = fold(found, new)
+        if table.__class__ is dict:
+            table.update(zip(addresses, values, strict=True))
+        else:
+            for address, value in zip(addresses, values, strict=True):
                 table[address] = value
-            else:
-                table[address] = admit(add(before, value))
         return new
 
-    def take_all(self, group: int, addresses: Iterable[Any]) -> list[Any]:
-        """Remove the values at addresses of a key group and return those that were there."""
+    def clear_group(self, group: int, addresses: Iterable[Any]) -> None:
+        """Remove the values at some addresses of a key group."""
         table = self._groups[group]
-        found = []
         for address in addresses:
-            value = table.get(address)
-            if value is not None:
-                table.pop(address, None)
-                found.append(value)
-        return found
+            table.pop(address, None)
+
+    def take_all(self, group: int, addresses: Sequence[Any]) -> list[Any]:
+        """Remove the values at addresses of a key group and return them, None where none was."""
+        return _taken(self._groups[group], addresses)
 
 
 class ObjectIntegerState(ObjectValueState):
@@ -235,6 +231,37 @@ class ObjectListState(_OverObjects, ListState[Any]):
                 new.append(i)
         return new
 
+    def extend_group(
+        self, group: int, addresses: Sequence[Any], lists: Sequence[list[Any]]
+    ) -> list[int]:
+        """Append admitted elements at each of some addresses of a key group, each given once.
+
+        The lists are the state's from now on. Return the positions of addresses that had none.
+        """
+        table = self._groups[group]
+        new = [i for i, address in enumerate(addresses) if address not in table]
+        if len(new) == len(addresses) and table.__class__ is dict:
+            table.update(zip(addresses, lists, strict=True))
+            return new
+        fresh = set(new)
+        for i, (address, elements) in enumerate(zip(addresses, lists, strict=True)):
+            if i in fresh:
+                table[address] = elements
+            else:
+                table[address].extend(elements)
+        return new
+
+    def take_all(self, group: int, addresses: Sequence[Any]) -> list[Any]:
+        """Remove the lists at addresses of a key group and return them, None where none was.
+
+        They are the caller's own from now on.
+        """
+        table = self._groups[group]
+        found = _taken(table, addresses)
+        if table.__class__ is dict:
+            return found
+        return [None if elements is None else elements.copy() for elements in found]
+
     def merge_namespaces(self, target: Any, sources: Iterable[Any]) -> None:
         """Append the lists of the sources to that of the target."""
         c = self._current
@@ -290,7 +317,10 @@ class ObjectMapState(_OverObjects, MapState[Any, Any]):
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
         """Put all entries of a mapping, all or none."""
         admit_key, admit = self._admit_key, self._admit
-        new = {admit_key(k): admit(v) for k, v in dict_value.items()}
+        self.put_admitted({admit_key(k): admit(v) for k, v in dict_value.items()})
+
+    def put_admitted(self, new: dict[Any, Any]) -> None:
+        """Put entries that were admitted; the dict is the state's from now on."""
         if not new:
             return
         c = self._current
@@ -403,6 +433,17 @@ class ObjectAggregatingState(_OverObjects, AggregatingState[Any, Any]):
 
 
 _EMPTY: dict[Any, Any] = {}
+
+
+def _taken(table: Any, addresses: Sequence[Any]) -> list[Any]:
+    """Remove what is at addresses and return it, None where nothing was."""
+    if table.__class__ is dict:
+        return list(map(table.pop, addresses, repeat(None)))
+    found = list(map(table.get, addresses))
+    for address, value in zip(addresses, found, strict=True):
+        if value is not None:
+            table.pop(address, None)
+    return found
 
 
 def _store(table: dict[Any, Any], address: Any, value: Any) -> None:

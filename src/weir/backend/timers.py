@@ -135,6 +135,19 @@ class TimerQueue:
             bucket[address] = None
             self._count += len(bucket) - before
 
+    def register_group(self, timestamp: int, group: int, addresses: Sequence[Any]) -> None:
+        """Add a timer for each of some addresses of a key group, where there is none yet."""
+        if not addresses:
+            return
+        check_timestamp(timestamp)
+        bucket = self._buckets.get((timestamp, group))
+        if bucket is None:
+            bucket = self._open(timestamp, group, addresses[0])
+            self._count += 1
+        before = len(bucket)
+        bucket.update(dict.fromkeys(addresses))
+        self._count += len(bucket) - before
+
     def delete(self, timestamp: int, key: Any, group: int, namespace: Any = VOID) -> bool:
         """Remove a timer; return False when there was none."""
         when, address = (timestamp, group), address_of(key, namespace)

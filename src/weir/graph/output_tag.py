@@ -50,3 +50,15 @@ class OutputTag(Generic[T]):
     def __repr__(self) -> str:
         """Read as the constructor call."""
         return f"OutputTag({self.tag_id!r})"
+
+
+def require_tag(value: Any) -> OutputTag[Any]:
+    """Return the tag that a function gave to `output()` of its context.
+
+    Raises:
+        TypeError: it is no `OutputTag`.
+    """
+    if not isinstance(value, OutputTag):
+        msg = f"output() expects an OutputTag, found {value!r}"
+        raise TypeError(msg)
+    return value

@@ -125,6 +125,13 @@ class JobPlan:
         found = [g for e in self.inputs_of(index) for g in self.watermark_generators(e.source)]
         return sorted(set(found))
 
+    def sources_of(self, index: int) -> list[int]:
+        """Return the sources whose records come to an operator, and that operator if it is one."""
+        if self.operators[index].kind == "source":
+            return [index]
+        found = [s for e in self.inputs_of(index) for s in self.sources_of(e.source)]
+        return sorted(set(found))
+
 
 def detach_sources(plan: JobPlan) -> dict[int, Any]:
     """Take source objects (DataFrames, collections) out of a plan: they stay in the driver."""

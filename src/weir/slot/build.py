@@ -9,6 +9,7 @@ from weir.clock import Clock
 from weir.ids import JobId
 from weir.runtime.frame import load_program
 from weir.runtime.operator import TaskFacts
+from weir.runtime.queryable import QueryableNames
 from weir.runtime.subtask import Subtask
 from weir.slot.copies import HostCopies, SlotCopies, open_copies
 from weir.slot.files import SlotFiles
@@ -70,10 +71,11 @@ def build_slot(
         shared_files=files.shared,
         newer_output=assignment.newer_output,
         memory=assignment.memory,
+        queryable=QueryableNames(assignment.queryable),
     )
     reach("slot starts")
     subtask = Subtask(load_program(assignment.plan), adapt(facts))
-    restore_subtask(subtask, assignment, storage, found)
+    restore_subtask(subtask, assignment, storage, found, known=files.known)
     reach("slot restored")
     subtask.open()
     return subtask, files

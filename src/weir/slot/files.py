@@ -7,7 +7,7 @@ import logging
 import zlib
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from weir.checkpoint.paths import (
 from weir.errors import CorruptStateError, StorageError
 from weir.ids import JobId
 from weir.slot.copies import CopyStream, RestoreCopies, SlotCopies, copy_name
+from weir.slot.known_files import KnownFiles
 from weir.snapshot import FileFacts, FileHandle, SnapshotReader, SnapshotWriter
 from weir.storage.base import MissingFileError, Storage
 from weir.storage.options import StorageOptions
@@ -89,7 +90,7 @@ class SlotFiles:
     Files of up to `inline_bytes` are not written to the storage: their bytes travel in the handle.
     With `in_memory` there is no storage, and state of an operator beyond that size is refused. With
     `own_directory` all files go there, none is shared. With `copies` every file that is written to
-    the storage has a copy on this host, made of the same bytes.
+    the storage has a copy on this host, made of the same bytes. `known` is told of shared files.
     """
 
     storage: Storage
@@ -102,6 +103,7 @@ class SlotFiles:
     options: StorageOptions | None = None
     own_directory: str | None = None
     copies: SlotCopies | None = None
+    known: KnownFiles = field(default_factory=KnownFiles, compare=False)
 
     def at(self, directory: str) -> tuple[SlotFiles, str]:
         """Return who makes the files of a checkpoint directory, and its path on the storage.
@@ -179,16 +181,24 @@ class OperatorFiles:
 
     def write(self, fill: Callable[[SnapshotWriter], dict[str, Any]]) -> FileHandle:
         """Make a snapshot file, durable on return; `fill` returns the "keyed" footer part."""
+        keyed: dict[str, Any] = {}
 
         def whole(writer: SnapshotWriter) -> dict[str, Any]:
-            return {"operators": {self._operator: {"keyed": fill(writer), "operator": {}}}}
+            keyed.update(fill(writer))
+            return {"operators": {self._operator: {"keyed": keyed, "operator": {}}}}
 
         handle = self._files.write(self._directory, self._prefix, whole)
         self._files.refuse_too_large(handle.size)
+        self._files.known.made(handle.path, keyed)
         return handle
 
     def upload(self, local: Path) -> FileHandle:
         """Copy a local file to the storage, durable on return; a small one is only read."""
+        handle = self._upload(local)
+        self._files.known.made(handle.path)
+        return handle
+
+    def _upload(self, local: Path) -> FileHandle:
         files = self._files
         name = new_data_file(files.subtask, files.attempt)
         length = local.stat().st_size

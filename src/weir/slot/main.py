@@ -21,28 +21,30 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from weir.clock import SystemClock
 from weir.config.backend import TMP_DIRS
 from weir.slot.build import SlotIdentity, build_slot
 from weir.slot.channel import Channel, ChannelError, tcp_location
 from weir.slot.copies import remove_copies
-from weir.slot.memory_watch import watch_memory
+from weir.slot.door import door_path
+from weir.slot.memory_watch import own_bytes, watch_memory
 from weir.slot.messages import (
     NEXT_ATTEMPT,
     Acknowledge,
     Assignment,
     CopyPlace,
     Decline,
+    Heartbeat,
     Hello,
     Register,
     SlotFailure,
+    SlotUsage,
     decode,
 )
 from weir.slot.server import SlotServer
@@ -187,11 +189,10 @@ class SlotProcess:
 
     def _keep_lease(self, assignment: Assignment) -> None:
         watch = _watch(self._spec.get("watch_pid"))
-        body = msgspec.msgpack.encode((self._identity.attempt, self._identity.subtask))
         alive_ms = self._clock.monotonic_ms()
         while not self._leaving.is_set():
             try:
-                answer = self._driver.call("heartbeat", body, timeout_s=3.0)
+                answer = self._driver.call_struct("heartbeat", self._heartbeat(), timeout_s=3.0)
                 alive_ms = self._clock.monotonic_ms()
                 if answer == b"leave":
                     self.leave("fenced by a newer execution attempt")
@@ -212,6 +213,14 @@ class SlotProcess:
             self.close()
             logging.shutdown()
             os._exit(1)
+
+    def _heartbeat(self) -> Heartbeat:
+        usage = SlotUsage(
+            memory_bytes=own_bytes() or 0,
+            cpu_ms=time.process_time_ns() // 1_000_000,
+            busy_ms=0 if self._service is None else self._service.busy_ms,
+        )
+        return Heartbeat(self._identity.attempt, self._identity.subtask, usage)
 
     def close(self) -> None:
         """Drop open transactions within a few seconds."""
@@ -242,8 +251,9 @@ class SlotProcess:
 
     def _remove_sockets(self) -> None:
         own = Path(self._spec["socket"])
-        with contextlib.suppress(OSError):
-            own.unlink()
+        for path in (own, Path(door_path(str(own)))):
+            with contextlib.suppress(OSError):
+                path.unlink()
         if self._spec.get("owns_directory"):
             shutil.rmtree(own.parent, ignore_errors=True)
         elif self._orphaned and not any(name.startswith("s") for name in _names(own.parent)):

@@ -28,6 +28,8 @@ class OperatorShare(msgspec.Struct, frozen=True):
     """What a slot stored of one operator; see `weir.backend.base.KeyedPart` for the files.
 
     `size` are the bytes of it in the slot's own file. `watermark` is None at either end of time.
+    For people: `state_sizes` are the bytes of each state in all files, `other_size` those of files
+    whose states are not told apart, `reused_size` those of files of earlier checkpoints.
     """
 
     operator: str
@@ -38,6 +40,9 @@ class OperatorShare(msgspec.Struct, frozen=True):
     layers: list[FileHandle] = []
     attachments: list[FileHandle] = []
     watermark: int | None = None
+    state_sizes: dict[str, int] = {}
+    other_size: int = 0
+    reused_size: int = 0
 
 
 class InFlightShare(msgspec.Struct, frozen=True):
@@ -99,6 +104,22 @@ class Hello(msgspec.Struct, frozen=True):
     pid: int
     host: str
     log_file: str
+
+
+class SlotUsage(msgspec.Struct, frozen=True):
+    """What a slot has used since it began: memory of now, processor time, time with records."""
+
+    memory_bytes: int
+    cpu_ms: int
+    busy_ms: int
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """A slot lives; nobody decides by its `usage`."""
+
+    attempt: int
+    subtask: int
+    usage: SlotUsage | None = None
 
 
 class Register(msgspec.Struct, frozen=True):
@@ -163,7 +184,7 @@ class Assignment(msgspec.Struct, frozen=True):
     `in_flight` are all rows that the barrier overtook, for all subtasks. `newer_output` is what
     becomes of output that checkpoints newer than the restored one committed. Files in `damaged`
     are not to be read: only copies in `copies` can stand in for them. `partitions` are how far
-    the partitions of the sources were.
+    the partitions of the sources were. With `queryable` others may ask for state.
     """
 
     job_id: str
@@ -191,6 +212,7 @@ class Assignment(msgspec.Struct, frozen=True):
     copies: CopyPlace | None = None
     damaged: list[str] = []
     partitions: list[tuple[str, str, int]] = []
+    queryable: bool = False
 
 
 class EpochCall(msgspec.Struct, frozen=True):
@@ -225,6 +247,7 @@ MESSAGES = (
     Decline,
     SlotFailure,
     Hello,
+    Heartbeat,
     Register,
     Assignment,
     EpochCall,

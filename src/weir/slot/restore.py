@@ -12,6 +12,7 @@ from weir.runtime.stateful import StatefulOperator
 from weir.runtime.subtask import Subtask
 from weir.slot.copies import HostCopies, RestoreCopies, copy_name
 from weir.slot.files import StoredFiles
+from weir.slot.known_files import KnownFiles
 from weir.slot.messages import Assignment, KeyedSource, OperatorRestore
 from weir.slot.rows import restore_rows
 from weir.snapshot import FileHandle, SnapshotReader
@@ -26,11 +27,13 @@ def restore_subtask(
     assignment: Assignment,
     storage: Storage | None = None,
     copies: HostCopies | None = None,
+    known: KnownFiles | None = None,
 ) -> None:
     """Restore every operator; nothing of the user has run yet.
 
     Reads from `storage` where it is given, else from the one that the assignment names; and before
-    that from the host's `copies`, if the assignment wants them.
+    that from the host's `copies`, if the assignment wants them. `known` is told of files that
+    checkpoints to come may refer to.
 
     Raises:
         CorruptStateError: a file is damaged or does not hold what the metadata says.
@@ -71,6 +74,10 @@ def restore_subtask(
             elements = [_elements(reader(h), part.operator, wanted) for h, wanted in part.elements]
             raw = [_raw(reader, part.operator, source) for source in part.keyed]
             op.restore(assignment.checkpoint_id, keyed, elements, raw)
+            if known is not None and assignment.reusable:
+                for layer in (layer for source in keyed for layer in source.layers):
+                    if layer.handle is not None:
+                        known.restored(files.lasting(layer.handle).path, layer.states)
             if part.watermark is not None:
                 op.restore_watermark(part.watermark)
     subtask.time.restore(assignment.partitions)

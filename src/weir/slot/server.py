@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,14 +15,21 @@ from weir.runtime.frame import (
     FRAME_SCHEMA,
     Incoming,
     frames_to_batch,
-    payload_views,
+    incoming_of,
     split_frames,
 )
 from weir.slot.channel import TOKEN_BYTES, read_frames, server_options
+from weir.slot.door import door_path
+from weir.slot.lookup import decode_lookup, encode_answer
 from weir.slot.messages import Cut, EndMarker, EpochCall, SlotFailure, decode, encode
 from weir.slot.service import SlotService
+from weir.slot.stacks import stacks
 from weir.tls import TlsFiles
 
+# Built at import, as those of weir.slot.messages are.
+_encode = msgspec.msgpack.Encoder().encode
+log = logging.getLogger("weir.slot")
+_UNIX = "grpc+unix://"
 Leave = Callable[[str], SlotFailure | None]
 
 
@@ -46,6 +54,7 @@ class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         """Listen at once; `leave` closes everything and ends the process soon."""
         super().__init__(location, **server_options(location, tls))
+        self._unix = location.removeprefix(_UNIX) if location.startswith(_UNIX) else ""
         self._service = service
         self._token = token
         self._leave = leave
@@ -55,6 +64,10 @@ class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
             "where": self._where,
             "cut": self._cut,
             "revoke": self._revoke,
+            "stacks": self._stacks,
+            "states": self._states,
+            "lookup": self._lookup,
+            "door": self._door,
             "leave": self._end,
         }
 
@@ -103,6 +116,26 @@ class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
         attempt, checkpoint = msgspec.msgpack.decode(body)
         return msgspec.msgpack.encode(self._service.revoke(attempt, checkpoint))
 
+    def _stacks(self, body: bytes) -> bytes:
+        return msgspec.msgpack.encode(stacks(int(msgspec.msgpack.decode(body))))
+
+    def _states(self, body: bytes) -> bytes:
+        attempt, patience_ms = msgspec.msgpack.decode(body)
+        return _encode(self._service.states(attempt, patience_ms))
+
+    def _lookup(self, body: bytes) -> bytes:
+        return encode_answer(self._service.lookup(decode_lookup(body)))
+
+    def _door(self, body: bytes) -> bytes:
+        """Open the short way for look-ups; what comes from another host has none."""
+        if not self._unix:
+            return b""
+        try:
+            return self._service.open_door(door_path(self._unix), self._token).encode()
+        except OSError as error:
+            log.warning("look-ups go by Flight: %s", error)
+            return b""
+
     def _end(self, body: bytes) -> bytes:
         failure = self._leave(body.decode())
         return b"" if failure is None else encode(failure)
@@ -110,11 +143,7 @@ class SlotServer(flight.FlightServerBase):  # type: ignore[misc]
 
 def _incoming(reader: Any) -> Iterator[Incoming]:
     for batch in read_frames(reader, "the input of the epoch"):
-        edges = batch.column(1).to_pylist()
-        origins = batch.column(2).to_pylist()
-        payloads = payload_views(batch.column(3))
-        for edge, number, payload in zip(edges, origins, payloads, strict=True):
-            yield Incoming(edge, number, payload)
+        yield from incoming_of(batch)
 
 
 def _as_is(target: int) -> int:

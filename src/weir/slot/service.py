@@ -26,7 +26,17 @@ from weir.runtime.stateful import OperatorSnapshot
 from weir.runtime.subtask import Pauses, Subtask
 from weir.runtime.whereabouts import at_work
 from weir.slot.between_records import BetweenRecords
+from weir.slot.door import Door
 from weir.slot.files import SlotFiles
+from weir.slot.lookup import (
+    Looking,
+    LookupAnswer,
+    LookupCall,
+    SlotStates,
+    decode_lookup,
+    encode_answer,
+    states_of,
+)
 from weir.slot.messages import (
     OUT_OF_MEMORY,
     Acknowledge,
@@ -81,16 +91,29 @@ class SlotService:
         self._send = send
         self._spawn = spawn
         self._lock = threading.RLock()
+        self._opening = threading.Lock()
         self._applied: dict[int, int] = {}
         self._outputs: dict[tuple[int, int], list[Frame]] = {}
         self._failure: str | None = None
+        self._worked_ms = 0
+        self._working_since_ms: int | None = None
         self._between_records = BetweenRecords(self._lock)
         self._overtake = overtake or Overtake(Slices(clock))
+        self._looking = Looking(subtask)
+        self._door: Door | None = None
+        self._epoch = 0
 
     @property
     def waiting(self) -> bool:
         """Tell whether anything waits for a moment when no record is being handled."""
         return self._between_records.waiting
+
+    @property
+    def busy_ms(self) -> int:
+        """Return how long epochs have been applied since the slot began, the running one too."""
+        since = self._working_since_ms
+        running = 0 if since is None else self._clock.monotonic_ms() - since
+        return self._worked_ms + max(running, 0)
 
     @property
     def attempt(self) -> int:
@@ -114,8 +137,9 @@ class SlotService:
             if number <= last:
                 msg = f"epoch {number} of level {level} is over: epoch {last} was applied"
                 raise SlotFailedError(msg)
+            self._epoch = number
             try:
-                with without_collection():
+                with without_collection(), self._working():
                     out = self._apply(level, epoch, frames)
                 self._applied[level] = number
                 self._outputs = {k: v for k, v in self._outputs.items() if k[0] == number}
@@ -136,6 +160,15 @@ class SlotService:
             self._end_epoch(level, epoch, out)
             self._between_records.drain()
             return out
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        begun = self._working_since_ms = self._clock.monotonic_ms()
+        try:
+            yield
+        finally:
+            self._working_since_ms = None
+            self._worked_ms += self._clock.monotonic_ms() - begun
 
     def _apply(self, level: int, epoch: Epoch, frames: list[Incoming]) -> list[Frame]:
         if not epoch.overtaking:
@@ -238,7 +271,7 @@ class SlotService:
         started = self._clock.monotonic_ms()
         try:
             files, path = self._files.at(barrier.directory)
-            upload = Upload(files)
+            upload = Upload(files, barrier.checkpoint_id)
             stored = None if share.rows is None else StoredRows(self._subtask.plan, share.rows)
             upload.run(path, snapshots, stored)
             upload.keep_copies(barrier.checkpoint_id)
@@ -286,6 +319,40 @@ class SlotService:
 
         return self._between_records.run(commit)
 
+    def states(self, attempt: int, patience_ms: int) -> SlotStates:
+        """Return the keyed states that the operators have asked for so far."""
+        self._fence(attempt)
+        return self._between_records.run_within(lambda: states_of(self._subtask), patience_ms)
+
+    def lookup(self, call: LookupCall) -> LookupAnswer:
+        """Look at keyed state between two records; all answers are of the same moment.
+
+        Raises:
+            SlotFailedError: the slot failed, or is of another attempt.
+            WeirError: there was no such moment in time.
+        """
+        self._fence(call.attempt)
+        return self._between_records.run_within(lambda: self._look_up(call), call.patience_ms)
+
+    def _look_up(self, call: LookupCall) -> LookupAnswer:
+        self._fence(call.attempt)
+        return self._looking.answer(call, self._epoch)
+
+    def open_door(self, path: str, token: bytes) -> str:
+        """Let a driver on this host look things up without a call for each; returns the path.
+
+        Raises:
+            OSError: nobody can listen there.
+        """
+        with self._opening:
+            if self._door is None:
+                self._door = Door(path, token, self._lock, self._answer_at_door)
+                self._between_records.look_by(self._door.look)
+            return self._door.path
+
+    def _answer_at_door(self, data: bytes) -> bytes:
+        return encode_answer(self._look_up(decode_lookup(data)))
+
     def notify_aborted(self, attempt: int, checkpoint_id: int) -> None:
         """Tell operators that a checkpoint was given up, at the next moment for it."""
         self._fence(attempt)
@@ -301,6 +368,8 @@ class SlotService:
 
     def close(self) -> None:
         """Close all operators; what sinks did not prepare is dropped."""
+        if self._door is not None:
+            self._door.close()
         with self._lock:
             self._failure = self._failure or "the slot was closed"
             self._subtask.close()

@@ -45,7 +45,8 @@ _TAIL_BYTES = 4096
 class Contact:
     """Where the JobManager is and how to prove belonging to the job.
 
-    With `default_logs` nobody chose a place for logs: a slot has them where its own user does.
+    With `default_logs` nobody chose a place for logs: a slot has them where its own user does. With
+    `archives` the program has some, unpacked in a directory of this name, where functions run.
     """
 
     location: str
@@ -57,6 +58,7 @@ class Contact:
     tcp: bool
     default_logs: bool = False
     tls: TlsFiles | None = None
+    archives: str | None = None
 
 
 def default_logs() -> Path:
@@ -64,8 +66,10 @@ def default_logs() -> Path:
     return Path(tempfile.gettempdir()) / f"weir-logs-{os.getuid()}"
 
 
-def start_slot(contact: Contact, attempt: int, subtask: int, host: str) -> int:
-    """Start the process of a slot on this host; returns its id.
+def start_slot(
+    contact: Contact, attempt: int, subtask: int, host: str, *, directory: str | None = None
+) -> int:
+    """Start the process of a slot on this host; returns its id. It runs in a directory, or here.
 
     Raises:
         StorageError: its directories cannot be made or somebody else has a hand in them, or the
@@ -90,7 +94,7 @@ def start_slot(contact: Contact, attempt: int, subtask: int, host: str) -> int:
         "watch_pid": contact.driver_pid if host == contact.driver_host else None,
     }
     try:
-        pid = spawn_slot(spec, contact.token)
+        pid = spawn_slot(spec, contact.token, directory)
     except (OSError, subprocess.SubprocessError) as error:
         reason = error.strerror or error if isinstance(error, OSError) else error
         msg = (
@@ -114,7 +118,7 @@ def _log_dir(contact: Contact) -> Path:
     return private_directory(chosen, instead)
 
 
-def spawn_slot(spec: dict[str, Any], token: bytes) -> int:
+def spawn_slot(spec: dict[str, Any], token: bytes, directory: str | None = None) -> int:
     """Start a slot in the background and return its id; its output goes to `spec["log"]`.
 
     A shell stands in between and belongs to init: it waits for the slot, so that no Spark worker
@@ -123,14 +127,20 @@ def spawn_slot(spec: dict[str, Any], token: bytes) -> int:
     environment = {
         **os.environ,
         TOKEN_VARIABLE: token.hex(),
-        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(p) for p in sys.path if p),
         "WEIR_SLOT_PYTHON": sys.executable,
     }
     shell = ["/bin/sh", "-c", _SCRIPT, json.dumps(spec)]
     log = open_private(Path(spec["log"]))
     try:
         started = subprocess.run(
-            shell, env=environment, check=True, stdout=subprocess.PIPE, stderr=log, text=True
+            shell,
+            env=environment,
+            cwd=directory,
+            check=True,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
         )
     finally:
         os.close(log)

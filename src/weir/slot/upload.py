@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from weir.backend.base import RESERVED_PREFIX, KeyedPart
 from weir.failpoint import reach
 from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK
 from weir.runtime.stateful import OperatorSnapshot
 from weir.slot.files import Recording, SlotFiles
+from weir.slot.known_files import add_sizes, own_sizes
 from weir.slot.messages import InFlightShare, OperatorShare
 from weir.slot.rows import IN_FLIGHT, StoredRows
 from weir.snapshot import FileHandle, SnapshotWriter
@@ -18,8 +21,9 @@ from weir.state.raw import RAW_KEYED
 class Upload:
     """One slot's share of one checkpoint; what it made is known also when it fails."""
 
-    def __init__(self, files: SlotFiles) -> None:
+    def __init__(self, files: SlotFiles, checkpoint_id: int = 0) -> None:
         self._files = files
+        self._checkpoint_id = checkpoint_id
         self._recordings: list[Recording] = []
         self.file: FileHandle | None = None
         self.shares: list[OperatorShare] = []
@@ -65,7 +69,8 @@ class Upload:
                 size = writer.size - before
                 self._files.refuse_too_large(size)
                 footers[snapshot.node.id] = footer
-                self.shares.append(_share(snapshot, footer, keyed, size))
+                share = share_of(snapshot, footer, keyed, size)
+                self.shares.append(self._with_sizes(share, footer, keyed))
                 reach("slot.upload")
             if not rows:
                 return {"operators": footers}
@@ -83,10 +88,24 @@ class Upload:
                     recording.delete(handle)
             raise
 
+    def _with_sizes(
+        self, share: OperatorShare, footer: dict[str, Any], keyed: KeyedPart
+    ) -> OperatorShare:
+        used = self._files.known.use(self._checkpoint_id, (*keyed.layers, *keyed.attachments))
+        sizes = own_sizes(footer)
+        add_sizes(sizes, used.states)
+        return msgspec.structs.replace(
+            share,
+            state_sizes={name: size for name, size in sizes.items() if size},
+            other_size=used.other,
+            reused_size=used.reused,
+        )
 
-def _share(
+
+def share_of(
     snapshot: OperatorSnapshot, footer: dict[str, Any], keyed: KeyedPart, size: int
 ) -> OperatorShare:
+    """Return what the metadata says of an operator whose snapshot was written."""
     groups, watermark = snapshot.key_groups, snapshot.watermark
     # Every keyed operator has timers; only some make it one whose state would be missed.
     names = [n for n, e in footer["keyed"].items() if e["groups"] or not _are_timers(n)]

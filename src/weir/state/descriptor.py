@@ -7,7 +7,6 @@ A descriptor is a declaration and holds no state. Backends read it through the a
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, overload
 
@@ -16,10 +15,8 @@ from weir.backend.kinds import StateKind
 from weir.common._generics import K, T, V
 from weir.common.typeinfo import TypeInformation, Types
 from weir.errors import UsageError
-from weir.notices import warn_once
 from weir.state.ttl.config import StateTtlConfig
 
-log = logging.getLogger("weir.state")
 _AGGREGATE_METHODS = ("create_accumulator", "add", "get_result", "merge")
 
 
@@ -79,13 +76,32 @@ class StateDescriptor:
         self.ttl_config = config
 
     def set_queryable(self, queryable_state_name: str) -> None:
-        """Keep the name, which has no effect, and warn once: running jobs cannot be queried yet."""
+        """Let others query the state by a name, while a job runs with `queryable-state.enable`.
+
+        Raises:
+            UsageError: the name is no text, or another one was set before.
+        """
+        if not isinstance(queryable_state_name, str) or not queryable_state_name:
+            msg = (
+                f"the name for queries of state {self.name!r} must be a non-empty string, found "
+                f"{queryable_state_name!r}"
+            )
+            raise UsageError(msg)
+        if self.queryable_name is not None:
+            msg = (
+                f"Queryable state name already set: state {self.name!r} is {self.queryable_name!r}"
+                f" for queries, and cannot be {queryable_state_name!r}, too"
+            )
+            raise UsageError(msg)
         self.queryable_name = queryable_state_name
-        warn_once(
-            log,
-            "set_queryable() has no effect yet: the state of a running job cannot be queried; "
-            "'weir state show' reads that of a checkpoint or savepoint",
-        )
+
+    def is_queryable(self) -> bool:
+        """Tell whether the state has a name for queries."""
+        return self.queryable_name is not None
+
+    def get_queryable_state_name(self) -> str | None:
+        """Return the name for queries, None when there is none."""
+        return self.queryable_name
 
     def __repr__(self) -> str:
         """Read as the constructor call."""

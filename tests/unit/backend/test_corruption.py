@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from tests.examples import examples
 from tests.golden.contents import EXPECTED, READERS, WRITERS
 from tests.golden.test_golden import files_of
 
@@ -76,6 +77,7 @@ def test_no_damage_goes_unnoticed(name: str, origin: str) -> None:
     rng = random.Random(f"{SEED} {name}")
     cases = [*flipped(files[name], rng), *misplaced(files[name], rng)]
     assert len(cases) > 600
+    cases = random.sample(cases, examples(len(cases)))
     found = [outcome(files, name, place, altered) for place, altered in cases]
     assert [problem for problem in found if problem is not None] == []
 

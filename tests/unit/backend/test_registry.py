@@ -58,6 +58,7 @@ def test_files_of_a_backend_that_nobody_knows_are_refused_by_name() -> None:
     assert common_sources([common], GROUPS) == [common]
 
 
+@pytest.mark.slow
 def test_who_does_not_use_a_backend_need_not_have_its_package() -> None:
     code = (
         "import sys, weir.backend.factory as f; from weir.keygroup import KeyGroupRange\n"

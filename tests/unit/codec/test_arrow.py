@@ -36,6 +36,7 @@ def columnar_lists(draw: st.DrawFn) -> tuple[TypeInformation, list[Any]]:
     return type_info, draw(st.lists(values_of(type_info, null=not record), max_size=6))
 
 
+@pytest.mark.slow
 @FAST
 @given(columnar_lists())
 def test_records_come_back_from_a_batch_with_the_same_classes(case: Any) -> None:

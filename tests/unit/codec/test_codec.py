@@ -154,6 +154,7 @@ def test_functions_are_pickled_by_value() -> None:
     assert codec.decode(codec.encode(lambda x: x + 1))(1) == 2
 
 
+@pytest.mark.slow
 def test_objects_of_the_main_program_can_be_read_by_another_process(tmp_path: Any) -> None:
     program = (
         "import sys\nfrom weir.codec import codec_for\n"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weir.codec import codec_for
-from weir.codec.columns import encode_numbers
+from weir.codec.columns import decode_numbers, encode_numbers
 from weir.common.typeinfo import Types
 
 LONG_MAX = (1 << 63) - 1
@@ -61,3 +62,35 @@ def test_all_numbers_are_as_long_as_the_longest_needs(low: int, high: int, size:
 def test_every_integer_type_reads_them(declared: object) -> None:
     data = encode_numbers(np.array([-128, 0, 127], np.int64))
     assert codec_for(declared).decode_many(data) == [-128, 0, 127]  # type: ignore[arg-type]
+
+
+@given(st.lists(st.integers(-LONG_MAX - 1, LONG_MAX), min_size=1))
+def test_arrays_of_integers_come_back_as_arrays(numbers: list[int]) -> None:
+    found = decode_numbers(encode_numbers(np.array(numbers, np.int64)))
+    assert found.dtype == np.int64
+    assert found.tolist() == numbers
+
+
+@given(st.lists(st.floats(), min_size=1))
+def test_arrays_of_floats_come_back_bit_by_bit(numbers: list[float]) -> None:
+    given_array = np.array(numbers, np.float64)
+    found = decode_numbers(encode_numbers(given_array))
+    assert found.tobytes() == given_array.tobytes()
+
+
+@given(st.lists(st.integers(-LONG_MAX - 1, LONG_MAX) | st.floats() | st.none()) | st.booleans())
+def test_lists_that_nobody_wrote_from_arrays_are_left_to_their_codecs_or_read_the_same(
+    numbers: list[int | float | None] | bool,
+) -> None:
+    found = decode_numbers(msgspec.msgpack.encode(numbers))
+    assert found is None or found.tolist() == numbers
+
+
+@given(st.binary(max_size=64))
+def test_other_bytes_are_no_numbers_or_those_that_msgpack_reads(data: bytes) -> None:
+    found = decode_numbers(data)
+    assert found is None or np.array_equal(found, msgspec.msgpack.decode(data), equal_nan=True)
+
+
+def test_numbers_beyond_64_bits_with_a_sign_are_left_to_their_codecs() -> None:
+    assert decode_numbers(b"\xdd\x00\x00\x00\x01\xcf" + b"\xff" * 8) is None

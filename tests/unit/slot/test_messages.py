@@ -37,6 +37,7 @@ for thread in threads:
 """
 
 
+@pytest.mark.slow
 def test_threads_that_decode_a_message_for_the_first_time_at_once_live() -> None:
     ends = []
     for _ in range(examples(7)):
@@ -63,6 +64,7 @@ def test_every_message_has_a_decoder_before_any_thread_needs_it() -> None:
         messages.OperatorRestore,
         messages.InFlightSource,
         messages.CopyPlace,
+        messages.SlotUsage,
     }
     assert kinds - inner == set(MESSAGES)
 

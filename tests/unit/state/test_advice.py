@@ -33,15 +33,15 @@ def test_a_large_dict_in_one_value_belongs_into_map_state(
     value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):
-        advise_on_large("profile", value, 2_200_000)
+        advise_on_large("Process", "profile", value, 2_200_000)
     assert len(caplog.records) == 1
-    assert "state 'profile'" in caplog.text
+    assert "operator 'Process': a value of state 'profile'" in caplog.text
     assert "MapState" in caplog.text
 
 
 @pytest.mark.parametrize("value", ["x" * 2_000_000, [1] * 500_000, ({"a": 1}, b"x" * 2_000_000)])
 def test_other_large_values_get_no_advice(value: Any, caplog: pytest.LogCaptureFixture) -> None:
-    advise_on_large("blob", value, 2_000_000)
+    advise_on_large("Process", "blob", value, 2_000_000)
     assert caplog.records == []
 
 
@@ -60,15 +60,18 @@ def test_rocksdb_looks_at_what_it_writes(caplog: pytest.LogCaptureFixture) -> No
     pytest.importorskip("rocksdict")
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_collection([], Types.LONG()).key_by(lambda v: v)
-    collect(stream.process(Profile()))
+    for name in ("first", "second"):
+        collect(stream.process(Profile()).name(name))
     options = HarnessOptions(backend=BackendSettings("rocksdb"))
     job = JobHarness(env.build_graph(), 1, options).start()
     job.run_epoch([1, 2], checkpoint=True)
     job.run_epoch([3], checkpoint=True)
-    assert [r.getMessage() for r in caplog.records].count(
-        "a value of state 'profile' has more than 1 MB and is mostly one dict, which RocksDB reads "
-        "and writes as a whole: keep its entries in a MapState"
-    ) == 1
+    said = [r.getMessage() for r in caplog.records if "MapState" in r.getMessage()]
+    assert sorted(said) == [
+        f"operator {name!r}: a value of state 'profile' has more than 1 MB and is mostly one dict, "
+        "which RocksDB reads and writes as a whole: keep its entries in a MapState"
+        for name in ("first", "second")
+    ]
 
 
 class Listed(MapFunction, CheckpointedFunction):
@@ -118,10 +121,12 @@ def test_a_life_shorter_than_an_epoch_gets_advice(
 ) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_collection([], Types.LONG()).key_by(lambda v: 0)
-    collect(stream.process(Count()))
+    for name in ("first", "second"):
+        collect(stream.process(Count()).name(name))
     job = JobHarness(env.build_graph(), parallelism=1).start()
     for _ in range(4):
         job.run_epoch([1])
         job.clock.advance(apart_ms)
     said = [r.getMessage() for r in caplog.records if "lives 500 ms" in r.getMessage()]
-    assert len(said) == advice
+    assert len(said) == 2 * advice
+    assert len(set(said)) == len(said)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from weir import notices
 from weir.backend.kinds import StateKind
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
@@ -68,14 +67,19 @@ def test_settings_are_kept() -> None:
     assert (descriptor.ttl_config, descriptor.queryable_name) == (ttl, "public")
 
 
-def test_that_state_cannot_be_queried_is_said_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(notices, "_said", set())
-    for name in ("a", "b"):
-        ValueStateDescriptor(name, Types.LONG()).set_queryable(name)
-    (record,) = caplog.records
-    assert "set_queryable() has no effect yet" in record.getMessage()
+def test_a_name_for_queries_is_set_once() -> None:
+    descriptor = ValueStateDescriptor("v", Types.LONG())
+    assert (descriptor.is_queryable(), descriptor.get_queryable_state_name()) == (False, None)
+    descriptor.set_queryable("public")
+    assert (descriptor.is_queryable(), descriptor.get_queryable_state_name()) == (True, "public")
+    with pytest.raises(UsageError, match="Queryable state name already set"):
+        descriptor.set_queryable("other")
+
+
+@pytest.mark.parametrize("name", ["", None, 5])
+def test_a_name_for_queries_is_a_text(name: Any) -> None:
+    with pytest.raises(UsageError, match="the name for queries of state 'v'"):
+        ValueStateDescriptor("v", Types.LONG()).set_queryable(name)
 
 
 def test_a_time_to_live_is_a_finished_configuration() -> None:

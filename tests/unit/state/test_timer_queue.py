@@ -246,7 +246,15 @@ def test_event_and_processing_timers_share_a_file() -> None:
         assert fired(again, 10) == expected
 
 
-@pytest.mark.parametrize(("old", "new"), [(4, 2), (2, 4), (15, 77), (77, 15)])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (4, 2),
+        (2, 4),
+        pytest.param(15, 77, marks=pytest.mark.matrix),
+        pytest.param(77, 15, marks=pytest.mark.matrix),
+    ],
+)
 def test_timers_follow_their_key_groups(old: int, new: int) -> None:
     keys = [f"key {i}" for i in range(300)]
     files = []

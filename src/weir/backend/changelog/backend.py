@@ -9,7 +9,7 @@ exactly the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -31,9 +31,10 @@ from weir.backend.changelog.pieces import Piece, Usage
 from weir.backend.changelog.settings import ChangelogSettings
 from weir.backend.changes import ChangeSource
 from weir.backend.context import BackgroundExecutor
+from weir.backend.peek import Entries, Peekable, SeenState
 from weir.clock import Clock
 from weir.common.state import State
-from weir.errors import StorageError
+from weir.errors import StorageError, UsageError
 from weir.snapshot import FileHandle, SnapshotWriter
 
 _THREADS = 2
@@ -270,6 +271,27 @@ class ChangelogBackend:
     def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:
         """Go through the keys that have an entry in a state."""
         return self._inner.keys(state_name, namespace)
+
+    def seen_states(self) -> list[SeenState]:
+        """Return the registered states of the inner backend."""
+        return self._peekable().seen_states()
+
+    def peek(self, name: str, group: int, keys: Collection[Any], *, spaced: bool) -> Entries:
+        """Return the entries of some keys of the inner backend."""
+        return self._peekable().peek(name, group, keys, spaced=spaced)
+
+    def peek_group(self, name: str, group: int) -> Entries:
+        """Return all entries of a key group of the inner backend."""
+        return self._peekable().peek_group(name, group)
+
+    def _peekable(self) -> Peekable:
+        if isinstance(self._inner, Peekable):
+            return self._inner
+        msg = (
+            f"the state backend of {self._place.operator!r} cannot be looked at while it runs: ask "
+            "for committed state, or let the backend fulfil weir.backend.peek.Peekable"
+        )
+        raise UsageError(msg)
 
     def size(self) -> int:
         """Count the entries of all registered states."""

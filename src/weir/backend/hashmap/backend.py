@@ -6,7 +6,7 @@ written and whatever user code does to objects it reads from state meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from weir.backend.address import split_address
@@ -29,6 +29,7 @@ from weir.backend.hashmap.sweep import TableSweep
 from weir.backend.hashmap.table import StateTable
 from weir.backend.hashmap.tracked import TrackedTable, tracked_handle_for
 from weir.backend.object_handles import handle_for
+from weir.backend.peek import Entries, SeenState
 from weir.backend.restored import RestoredState, common_sources, read_states
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, TimerSnapshot
 from weir.common.state import State
@@ -224,6 +225,24 @@ class HashMapBackend:
                 key, found = split_address(address)
                 if found is wanted or (wanted is not VOID and found == wanted):
                     yield key
+
+    def seen_states(self) -> list[SeenState]:
+        """Return the registered states."""
+        return [SeenState(t.name, t.kind, t.format, t.cleanup) for t in self._tables.values()]
+
+    def peek(self, name: str, group: int, keys: Collection[Any], *, spaced: bool) -> Entries:
+        """Return the entries of some keys; in namespaces by a look at the whole key group."""
+        table = self._tables[name]
+        if not spaced:
+            found = ((key, table.peek(group, key)) for key in keys)
+            return [entry for entry in found if entry[1] is not None]
+        wanted = set(keys)
+        items = table.visible(group).items()
+        return [entry for entry in items if split_address(entry[0])[0] in wanted]
+
+    def peek_group(self, name: str, group: int) -> Entries:
+        """Return all entries of a key group."""
+        return list(self._tables[name].visible(group).items())
 
     def size(self) -> int:
         """Count the entries of all registered states."""

@@ -364,6 +364,14 @@ class FlatTable(StateTable):
         keys, values = self.entries.group(group - self.key_groups.start)
         return dict(zip(keys.tolist(), values.tolist(), strict=True))
 
+    def peek(self, group: int, address: Any) -> Any:
+        """Return what is stored under an address, None for nothing; the form stays what it is."""
+        if self.entries is None:
+            return super().peek(group, address)
+        if address.__class__ is not int or not self.low <= address <= self.high:
+            return None  # such an entry would have let the table leave its arrays
+        return self.entries.get(address, group - self.key_groups.start)
+
 
 class TrackedFlatTable(FlatTable, TrackedTable):
     """The same with marks, which are by address in either form."""

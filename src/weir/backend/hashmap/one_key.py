@@ -55,6 +55,11 @@ class EndOfKeyTimers(TimerQueue):
         if not self._is_late():
             super().register_all(timestamp, keys, groups, namespace)
 
+    def register_group(self, timestamp: int, group: int, addresses: Sequence[Any]) -> None:
+        """Add timers; those that a firing timer asks for are ignored."""
+        if not self._is_late():
+            super().register_group(timestamp, group, addresses)
+
     def _is_late(self) -> bool:
         if self._moment.now:
             warn_once(

@@ -17,7 +17,7 @@ from weir.backend.delta import GroupDelta
 from weir.backend.group_format import GroupFormat
 from weir.backend.groups import kept, owned_groups
 from weir.backend.hashmap.marks import Marks, delta_of
-from weir.backend.hashmap.overlay import Overlay, contents, count, merge_into, sample
+from weir.backend.hashmap.overlay import Overlay, contents, count, find, merge_into, sample
 from weir.keygroup import KeyGroupRange
 
 _EMPTY: dict[Any, Any] = {}
@@ -149,7 +149,9 @@ class StateTable:
 
     def size(self) -> int:
         """Count the present entries, without looking at them."""
-        return sum(count(self.groups[group]) for group in self.key_groups)
+        owned = self.groups[self.key_groups.start : self.key_groups.end + 1]
+        # Asked after every epoch: without snapshots in flight all groups are plain dicts.
+        return sum(map(count if self._chains else len, owned))
 
     def approximate_bytes(self) -> int:
         """Estimate the memory of all entries from a sample."""
@@ -164,6 +166,10 @@ class StateTable:
     def visible(self, group: int) -> dict[Any, Any]:
         """Return the present entries of a group; do not change the result."""
         return contents(self.groups[group])
+
+    def peek(self, group: int, address: Any) -> Any:
+        """Return what is stored under an address, None for nothing; do not change it."""
+        return find(self.groups[group], address)
 
 
 def _size_of(value: Any) -> int:

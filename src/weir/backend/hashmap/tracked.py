@@ -6,7 +6,7 @@ out and can be changed counts as changed, because objects changed in place are s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weir.backend.address import address_of
@@ -20,6 +20,7 @@ from weir.backend.hashmap.table import StateTable
 from weir.backend.isolation import IMMUTABLE, is_immutable
 from weir.backend.kinds import Shape, StateKind
 from weir.backend.object_handles import (
+    FoldMany,
     ObjectAggregatingState,
     ObjectIntegerState,
     ObjectListState,
@@ -117,7 +118,29 @@ def _can_change(value: Any) -> bool:
     return value.__class__ not in IMMUTABLE and not is_immutable(value)
 
 
-class _Value(_Tracked, ObjectValueState):
+class _TrackedValue(_Tracked):
+    """What handles of one value have in common, whatever its type."""
+
+    __slots__ = ()
+
+    def fold_group(self, group: int, addresses: Sequence[Any], fold: FoldMany) -> list[int]:
+        handle: Any = self
+        self._marks[group].update(dict.fromkeys(addresses, WHOLE))
+        return ObjectValueState.fold_group(handle, group, addresses, fold)
+
+    def clear_group(self, group: int, addresses: Iterable[Any]) -> None:
+        handle: Any = self
+        gone = list(addresses)
+        self._marks[group].update(dict.fromkeys(gone, WHOLE))
+        ObjectValueState.clear_group(handle, group, gone)
+
+    def take_all(self, group: int, addresses: Sequence[Any]) -> list[Any]:
+        handle: Any = self
+        self._marks[group].update(dict.fromkeys(addresses, WHOLE))
+        return ObjectValueState.take_all(handle, group, addresses)
+
+
+class _Value(_TrackedValue, ObjectValueState):
     __slots__ = ("_fixed", "_marks")
 
     def value(self) -> Any:
@@ -138,26 +161,8 @@ class _Value(_Tracked, ObjectValueState):
         self._groups[group][address] = value
         self._marks[group][address] = WHOLE
 
-    def fold_all(
-        self,
-        keys: Sequence[Any],
-        groups: Sequence[int],
-        values: Sequence[Any],
-        add: Callable[[Any, Any], Any],
-    ) -> list[int]:
-        new = ObjectValueState.fold_all(self, keys, groups, values=values, add=add)
-        marks, namespace = self._marks, self._current.namespace
-        for key, group in zip(keys, groups, strict=True):
-            marks[group][address_of(key, namespace)] = WHOLE
-        return new
 
-    def take_all(self, group: int, addresses: Iterable[Any]) -> list[Any]:
-        wanted = list(addresses)
-        self._marks[group].update(dict.fromkeys(wanted, WHOLE))
-        return ObjectValueState.take_all(self, group, wanted)
-
-
-class _Integer(_Tracked, ObjectIntegerState):
+class _Integer(_TrackedValue, ObjectIntegerState):
     __slots__ = ("_fixed", "_marks")
 
     def update(self, value: Any) -> None:
@@ -173,7 +178,7 @@ class _Integer(_Tracked, ObjectIntegerState):
         self._marks[group][address] = WHOLE
 
 
-class _Text(_Tracked, ObjectTextState):
+class _Text(_TrackedValue, ObjectTextState):
     __slots__ = ("_fixed", "_marks")
 
     def update(self, value: Any) -> None:
@@ -222,6 +227,19 @@ class _List(_Tracked, ObjectListState):
             if address not in marks:
                 marks[address] = len(self._groups[group].get(address) or ())
         return ObjectListState.extend_all(self, keys, groups, lists)
+
+    def extend_group(
+        self, group: int, addresses: Sequence[Any], lists: Sequence[list[Any]]
+    ) -> list[int]:
+        marks, table = self._marks[group], self._groups[group]
+        for address in addresses:
+            if address not in marks:
+                marks[address] = len(table.get(address) or ())
+        return ObjectListState.extend_group(self, group, addresses, lists)
+
+    def take_all(self, group: int, addresses: Sequence[Any]) -> list[Any]:
+        self._marks[group].update(dict.fromkeys(addresses, WHOLE))
+        return ObjectListState.take_all(self, group, addresses)
 
     def update(self, values: Iterable[Any]) -> None:
         _mark(self)
@@ -280,10 +298,11 @@ class _Map(_Tracked, ObjectMapState):
         elif mark.__class__ is dict:
             mark[key] = None
 
-    def put_all(self, dict_value: Mapping[Any, Any]) -> None:
-        ObjectMapState.put_all(self, dict_value)
-        if dict_value:
-            self._touch(map(self._admit_key, dict_value))
+    def put_admitted(self, new: dict[Any, Any]) -> None:
+        if new:
+            touched = list(new)  # what is the state's may get more entries
+            ObjectMapState.put_admitted(self, new)
+            self._touch(touched)
 
     def remove(self, key: Any) -> None:
         key = self._find_key(key)

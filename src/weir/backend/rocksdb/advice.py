@@ -1,4 +1,4 @@
-"""Advice on values that another kind of state would keep better, once per state and process."""
+"""Advice on values that another kind of state would keep better, once per state of an operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGE_BYTES: Final = 1 << 20
 """From this size on a value is worth a look."""
 
 
-def advise_on_large(state: str, value: Any, size: int) -> None:
+def advise_on_large(operator: str, state: str, value: Any, size: int) -> None:
     """Say that a large value which is mostly one dict belongs into map state.
 
     RocksDB reads and writes a value as a whole, the entries of a map one by one.
@@ -24,8 +24,8 @@ def advise_on_large(state: str, value: Any, size: int) -> None:
         return
     warn_once(
         log,
-        f"a value of state {state!r} has more than 1 MB and is mostly one dict, which RocksDB "
-        "reads and writes as a whole: keep its entries in a MapState",
+        f"operator {operator!r}: a value of state {state!r} has more than 1 MB and is mostly one "
+        "dict, which RocksDB reads and writes as a whole: keep its entries in a MapState",
     )
 
 

@@ -26,11 +26,12 @@ from weir.backend.base import (
 from weir.backend.context import BackendContext
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.key_bytes import KEY_FORMAT
+from weir.backend.peek import Entries, SeenState
 from weir.backend.rocksdb.catalog import PACKED_FAMILY, Catalog, Described
 from weir.backend.rocksdb.database import Cursor, Database, require_rocksdict
 from weir.backend.rocksdb.expand import with_present_keys
-from weir.backend.rocksdb.full import FrozenState, FullSnapshot
-from weir.backend.rocksdb.keys import Addresses, address_end, group_start
+from weir.backend.rocksdb.full import FrozenState, FullSnapshot, whole
+from weir.backend.rocksdb.keys import Addresses, address_end, after, group_start
 from weir.backend.rocksdb.localdir import LocalDirectory, choose_base
 from weir.backend.rocksdb.native import NativeSnapshot, Placed
 from weir.backend.rocksdb.options import RocksDBSettings
@@ -71,6 +72,7 @@ class RocksDBBackend:
         options, operator, subtask = context.settings.options, context.operator, context.subtask
         base = choose_base(options, context.local_dir, operator, subtask)
         self._directory = LocalDirectory(base, f"{operator}-{subtask}")
+        self._operator_name = context.operator_name
         self._opened = 0
         self._compactions = ThreadPoolExecutor(1, "rocksdb-compaction")
         self._compaction: Future[None] | None = None
@@ -97,7 +99,12 @@ class RocksDBBackend:
         self._sequence = Sequence(filled.sequence)
         self._budget = Budget(self._settings.object_bytes, self._relieve)
         self._context = StoreContext(
-            self._addresses, self.key_groups, self._budget, self._sequence, tracked=self.tracked
+            self._addresses,
+            self.key_groups,
+            self._budget,
+            self._sequence,
+            tracked=self.tracked,
+            operator=self._operator_name,
         )
         self._timers.begin(database, self._sequence, filled)
 
@@ -308,6 +315,32 @@ class RocksDBBackend:
             if prefix != last:
                 last = prefix
                 yield prefix
+
+    def seen_states(self) -> list[SeenState]:
+        """Return the registered states."""
+        facts = [store.facts for store in self._stores.values()]
+        return [SeenState(f.name, f.kind, f.format, f.cleanup) for f in facts]
+
+    def peek(self, name: str, group: int, keys: Collection[Any], *, spaced: bool) -> Entries:
+        """Return the entries of some keys; in namespaces from the database, after a flush."""
+        store = self._stores[name]
+        if not spaced:
+            found = [(key, store.peek(group, key)) for key in keys]
+            return [entry for entry in found if entry[1] is not None]
+        self.flush()
+        starts = [self._addresses.beginning(group, key) for key in keys]
+        return [e for start in starts for e in self._rows(store, start, after(start))]
+
+    def peek_group(self, name: str, group: int) -> Entries:
+        """Return all entries of a key group from the database, after a flush."""
+        self.flush()
+        return self._rows(self._stores[name], group_start(group), group_start(group + 1))
+
+    @staticmethod
+    def _rows(store: Store, start: bytes, stop: bytes | None) -> Iterator[tuple[Any, Any]]:
+        f = store.facts
+        frozen = FrozenState(f.name, f.kind, f.format, f.family.cursor())
+        return whole(f.kind.shape, frozen.between(start, stop))
 
     def size(self) -> int:
         """Count the entries of all registered states, one by one."""

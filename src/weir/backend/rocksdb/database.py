@@ -102,10 +102,14 @@ class ColumnFamily:
 
 
 class Database:
-    """A database in a directory."""
+    """A database in a directory.
+
+    A new one is made when it is first written or asked for a column family: a backend that is
+    restored puts another in its place before that.
+    """
 
     def __init__(self, path: Path, settings: RocksDBSettings) -> None:
-        """Open the database, with all column families that it has, or make an empty one.
+        """Open the database with all column families that it has, if it is there.
 
         Raises:
             StorageError: the directory cannot be used, or holds something else.
@@ -115,16 +119,29 @@ class Database:
         self._settings = settings
         self._write_options = self._module.WriteOptions()
         self._write_options.disable_wal = True
-        options = settings.options
+        self._rows: Any = None
+        self._closed = False
+        self._families: dict[str, ColumnFamily] = {}
         try:
-            present = (path / "CURRENT").exists()
-            names = self._module.Rdict.list_cf(str(path), options()) if present else ["default"]
-            self._db = self._module.Rdict(
-                str(path), options(), column_families={name: options() for name in names}
-            )
+            self._options = settings.options()
+            if (path / "CURRENT").exists():
+                self._open(self._module.Rdict.list_cf(str(path), self._options))
         except Exception as e:
             raise StorageError(_CANNOT.format("open", self.path, e)) from e
+
+    def _open(self, names: list[str]) -> None:
+        families = {name: self._settings.options() for name in names}
+        self._rows = self._module.Rdict(str(self.path), self._options, column_families=families)
         self._families = {name: self._wrap(name) for name in names if name != "default"}
+
+    @property
+    def _db(self) -> Any:
+        if self._rows is None and not self._closed:
+            try:
+                self._open(["default"])
+            except Exception as e:
+                raise StorageError(_CANNOT.format("open", self.path, e)) from e
+        return self._rows
 
     def names(self) -> list[str]:
         """Return the names of the column families."""
@@ -172,7 +189,7 @@ class Database:
 
     def file_bytes(self) -> int:
         """Return the size of all table files."""
-        return sum(int(file["size"]) for file in self._db.live_files())
+        return 0 if self._rows is None else sum(int(f["size"]) for f in self._rows.live_files())
 
     def memory_bytes(self) -> int:
         """Return the size of what is only in memory."""
@@ -184,13 +201,14 @@ class Database:
 
         Cursors that are in use keep it open, but nothing is written any more.
         """
-        if self._db is None:
+        self._closed = True
+        if self._rows is None:
             return
-        self._db.cancel_all_background(True)
+        self._rows.cancel_all_background(True)
         for family in self._families.values():
             family.close()
         self._families = {}
-        self._db = None
+        self._rows = None
 
 
 class WriteBatch:

@@ -72,11 +72,18 @@ class FrozenState:
                 yield left
 
     def _decoded(self, group: int) -> Iterator[dict[Any, Any]]:
+        return self.between(group_start(group), group_start(group + 1))
+
+    def between(self, start: bytes, stop: bytes | None) -> Iterator[dict[Any, Any]]:
+        """Return the entries of a range of rows, some megabytes at a time.
+
+        Where a list or map ends one part, it may go on in the next.
+        """
         addresses = Addresses(self.format.key, self.format.namespace)
         add = self._adder()
         entries: dict[Any, Any] = {}
         size = 0
-        for row, data in self.cursor.scan(group_start(group), group_start(group + 1)):
+        for row, data in self.cursor.scan(start, stop):
             end = address_end(row)
             add(entries, addresses.decode(row[:end]), row[end:], data)
             size += len(row) + len(data)
@@ -106,6 +113,24 @@ class FrozenState:
             entries.setdefault(address, {})[key] = decode_value(value, data)
 
         return add_entry
+
+
+def whole(shape: Shape, parts: Iterator[dict[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Return the entries of parts, lists and maps that go on from one to the next put together."""
+    last: tuple[Any, Any] | None = None
+    for part in parts:
+        for address, stored in part.items():
+            if last is not None and last[0] != address:
+                yield last
+                last = None
+            if last is None:
+                last = (address, stored)
+            elif shape is Shape.LIST:
+                last[1].extend(stored)
+            else:
+                last[1].update(stored)
+    if last is not None:
+        yield last
 
 
 def write_packed(

@@ -44,6 +44,10 @@ class Addresses:
             (_HEAD.pack(group, len(data)), data, b"\1", _LENGTH.pack(len(space)), space)
         )
 
+    def beginning(self, group: int, key: Any) -> bytes:
+        """Return the beginning of the database keys of a key in all namespaces."""
+        return self.encode(group, key)[:-1]
+
     def original(self, address: Any) -> bytes:
         """Return what to keep beside the bytes of an address; often that is nothing."""
         return self._key.original(split_address(address)[0]) or b""

@@ -188,6 +188,14 @@ class ListStore:
                 entry.shown = True
                 self._dirty[group, address] = entry
 
+    def peek(self, group: int, address: Any) -> Any:
+        """Return the elements, None for none; they are not kept in memory."""
+        entry: _Entry | None = self.groups[group].get(address)
+        if entry is None:
+            return self._elements(group, address) or None
+        stored = [] if entry.replaced else self._elements(group, address)
+        return [*stored, *entry.tail] or None
+
     def is_settled(self, group: int, address: Any) -> bool:
         """Tell whether the database has all there is of an address."""
         return (group, address) not in self._dirty

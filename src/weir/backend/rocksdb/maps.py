@@ -267,6 +267,19 @@ class MapStore:
                 entry.shown.update(k for k, v in entry.known.items() if v is not ABSENT)
                 self._dirty[group, address] = entry
 
+    def peek(self, group: int, address: Any) -> Any:
+        """Return the entries, None for none; they are not kept in memory."""
+        entry: _Entry | None = self.groups[group].get(address)
+        known = {} if entry is None else entry.known
+        found = {key: value for key, value in known.items() if value is not ABSENT}
+        if entry is None or not entry.complete:
+            prefix = self._context.addresses.encode(group, address)
+            for row, data in self.facts.family.cursor().scan(prefix, after(prefix)):
+                key = map_key_of(self._map_key, row[len(prefix) :], data)
+                if key not in known:
+                    found[key] = decode_value(self._value, data)
+        return found or None
+
     def is_settled(self, group: int, address: Any) -> bool:
         """Tell whether the database has all there is of an address."""
         return (group, address) not in self._dirty

@@ -81,13 +81,14 @@ class StateFacts:
 
 @dataclass(frozen=True)
 class StoreContext:
-    """What the stores of a backend have in common."""
+    """What the stores of a backend have in common; `operator` is its name for people."""
 
     addresses: Addresses
     key_groups: KeyGroupRange
     budget: Budget
     sequence: Sequence
     tracked: bool = False
+    operator: str = ""
 
 
 class Store(Protocol):
@@ -103,6 +104,9 @@ class Store(Protocol):
 
     def forget(self, keep: Iterable[tuple[int, Any]] = ()) -> None:
         """Drop all flushed entries but those of some addresses, given with their key groups."""
+
+    def peek(self, group: int, address: Any) -> Any:
+        """Return what is stored under an address, None for nothing; it is not kept in memory."""
 
     def is_settled(self, group: int, address: Any) -> bool:
         """Tell whether the database has all there is of an address."""

@@ -162,6 +162,12 @@ class RocksDBTimers:
         for key, group in zip(keys, groups, strict=True):
             self.register(timestamp, key, group, namespace)
 
+    def register_group(self, timestamp: int, group: int, addresses: Iterable[Any]) -> None:
+        """Add a timer for each of some addresses of a key group, where there is none yet."""
+        for address in addresses:
+            key, namespace = split_address(address)
+            self.register(timestamp, key, group, namespace)
+
     def pop_buckets(self, up_to_ms: int) -> Iterator[tuple[int, int, list[Any]]]:
         """Remove and yield all timers up to a time: a time and key group, and all addresses."""
         while True:

@@ -114,7 +114,7 @@ class ValueStore:
                     data = self._encode(value)
                     self._size = 4 * len(data)
                     if len(data) > LARGE_BYTES:
-                        advise_on_large(self.facts.name, value, len(data))
+                        self._advise(value, data)
                     batch.put(family, key_of(group, address), data)
             if self._touched is not None:
                 self._touched.setdefault(group, set()).update(cache.changed)
@@ -129,10 +129,13 @@ class ValueStore:
             data = self._encode(dict.__getitem__(cache, address))
             if data != old:
                 if len(data) > LARGE_BYTES:
-                    advise_on_large(self.facts.name, dict.__getitem__(cache, address), len(data))
+                    self._advise(dict.__getitem__(cache, address), data)
                 batch.put(self.facts.family, key, data)
                 if self._touched is not None:
                     self._touched.setdefault(group, set()).add(address)
+
+    def _advise(self, value: Any, data: bytes) -> None:
+        advise_on_large(self._context.operator, self.facts.name, value, len(data))
 
     def forget(self, keep: Iterable[tuple[int, Any]] = ()) -> None:
         """Drop all flushed entries but those of some addresses."""
@@ -147,6 +150,14 @@ class ValueStore:
             dict.__setitem__(self.groups[group], address, value)
             if self.mutable and value is not ABSENT:
                 self.groups[group].shown.add(address)
+
+    def peek(self, group: int, address: Any) -> Any:
+        """Return a value, None for nothing; it is not kept in memory."""
+        value = dict.get(self.groups[group], address, _UNKNOWN)
+        if value is not _UNKNOWN:
+            return None if value is ABSENT else value
+        data = self.facts.family.get(self._context.addresses.encode(group, address))
+        return None if data is None else self._decode(data)
 
     def is_settled(self, group: int, address: Any) -> bool:
         """Tell whether the database has all there is of an address."""

@@ -91,11 +91,22 @@ def bind_ttl(
     return _bind(backend, descriptor, rules)[0]
 
 
-def _rules(config: StateTtlConfig, now: Callable[[], int], stamp: Callable[[], int]) -> TtlRules:
+def _rules(
+    config: StateTtlConfig,
+    now: Callable[[], int],
+    stamp: Callable[[], int],
+    *,
+    event_time: bool = False,
+) -> TtlRules:
     refresh = config.get_update_type() is UpdateType.OnReadAndWrite
     relaxed = config.get_state_visibility() is StateVisibility.ReturnExpiredIfNotCleanedUp
     return TtlRules(
-        ttl_ms=to_ms(config.get_ttl()), refresh=refresh, relaxed=relaxed, now=now, stamp=stamp
+        ttl_ms=to_ms(config.get_ttl()),
+        refresh=refresh,
+        relaxed=relaxed,
+        now=now,
+        stamp=stamp,
+        event_time=event_time,
     )
 
 
@@ -124,6 +135,7 @@ class TtlStates:
             told the timestamp of each record. `event_time` is told watermarks in any case.
         backend_kind: the name of the backend, which decides the default clean-up.
         options: settings of the backend by key.
+        operator: the operator's name, for messages.
     """
 
     backend: KeyedBackend
@@ -131,6 +143,7 @@ class TtlStates:
     max_parallelism: int
     backend_kind: str = DEFAULT_STATE_BACKEND
     options: Mapping[str, Any] = field(default_factory=dict)
+    operator: str = ""
 
     def __post_init__(self) -> None:
         """Start without states."""
@@ -178,7 +191,7 @@ class TtlStates:
         if config.get_ttl_time_characteristic() is TtlTimeCharacteristic.ProcessingTime:
             return _rules(config, self.clock.now_ms, self.clock.now_ms)
         self.record_time = self.event_time
-        return _rules(config, self.event_time.now, self.event_time.stamp)
+        return _rules(config, self.event_time.now, self.event_time.stamp, event_time=True)
 
     def _on_disk(self) -> RocksdbCompactFilterCleanupStrategy | None:
         if not state_backend(self.backend_kind).compacts:
@@ -206,9 +219,9 @@ class TtlStates:
         if last is not None and now - last > lives_ms:
             warn_once(
                 log,
-                f"state {name!r} lives {lives_ms} ms, and two epochs with records ended further "
-                "apart: what one writes is expired for the next and its timers; let it live longer "
-                "than a few epochs",
+                f"operator {self.operator!r}: state {name!r} lives {lives_ms} ms, and two epochs "
+                "with records ended further apart: what one writes is expired for the next and its "
+                "timers; let it live longer than a few epochs",
             )
 
     def next_processing_time(self) -> int | None:

@@ -56,6 +56,7 @@ class TtlRules:
         relaxed: a read of an expired entry shows it once more.
         now: the time that decides about expiry.
         stamp: the timestamp of what is written now, never less than `now`.
+        event_time: `now` is the watermark, not the wall clock.
     """
 
     ttl_ms: int
@@ -63,6 +64,7 @@ class TtlRules:
     relaxed: bool
     now: Callable[[], int]
     stamp: Callable[[], int]
+    event_time: bool = False
 
     def limit(self) -> int:
         """Return the latest timestamp that is expired now."""
@@ -78,11 +80,11 @@ class Expiry:
 
     def __init__(self, rules: TtlRules, full_snapshot: bool) -> None:
         self.full_snapshot = full_snapshot
-        self._rules = rules
+        self.rules = rules
 
     def keep(self) -> Keep:
         """Return the filter as of now."""
-        limit = self._rules.limit()
+        limit = self.rules.limit()
 
         def keep(pair: Any) -> bool:
             return bool(pair[1] > limit)
@@ -91,4 +93,4 @@ class Expiry:
 
     def now_ms(self) -> int:
         """Return the timestamp for restored values that were stored without one."""
-        return self._rules.stamp()
+        return self.rules.stamp()

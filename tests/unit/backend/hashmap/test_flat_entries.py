@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.examples import examples
 
 from weir.backend.hashmap.flat import FlatEntries, SparseError
 
@@ -92,6 +93,7 @@ class Pair:
             self.entries.forget(shadow)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("seed", range(40))
 def test_entries_agree_with_a_dict_whatever_happens(seed: int) -> None:
     pair = Pair(seed)
@@ -122,7 +124,7 @@ def test_floats_keep_all_their_bits() -> None:
 
 def test_entries_that_come_and_go_do_not_use_more_and_more_room() -> None:
     entries = FlatEntries(1)
-    for number in range(20_000):
+    for number in range(examples(20_000)):
         entries.set(number, 0, number)
         if number >= 10:
             entries.drop(number - 10, 0)

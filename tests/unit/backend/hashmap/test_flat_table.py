@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.examples import examples
 
 from weir.backend.base import VOID
 from weir.backend.hashmap import HashMapBackend
 from weir.backend.hashmap.flat_table import FlatTable, can_be_flat
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
-from weir.keygroup import KeyGroupRange, key_group
+from weir.keygroup import KeyGroupRange, key_group, key_groups_of_int64
 from weir.state.descriptor import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
 from weir.testing.backend_snapshot_conformance import (
     ALL_GROUPS,
@@ -118,12 +119,13 @@ def test_snapshots_of_all_forms_are_in_flight_together(tracked: bool, order: Any
     assert restored(backend.snapshot(4)) == contents(backend)
 
 
+@pytest.mark.slow
 def test_a_snapshot_is_written_while_strides_change_everything() -> None:
     backend = backend_of(0)
     for start in range(0, 20_000, 500):
         put(backend, range(start, start + 500), 1)
     assert table_of(backend).entries is not None
-    for round_ in range(3):
+    for round_ in range(examples(3)):
         before = contents(backend)
         snapshot = backend.snapshot(round_)
         files: list[bytes] = []
@@ -159,7 +161,8 @@ def test_keys_that_crowd_into_one_group_later_take_the_table_back_to_dicts(track
     put(backend, range(2000), 1)
     backend.end_epoch()
     assert table_of(backend).entries is not None
-    crowd = [key for key in range(2000, 400_000) if key_group(key, MAX_PARALLELISM) == 3]
+    later = np.arange(2000, 400_000)
+    crowd = later[key_groups_of_int64(later, MAX_PARALLELISM) == 3].tolist()
     state, model = backend.state(VALUE), dict.fromkeys(range(2000), 1)
     for start in range(0, len(crowd), 100):
         keys = crowd[start : start + 100]

@@ -278,6 +278,7 @@ def test_lists_keep_their_order_over_restores(databases: Databases) -> None:
     assert backend.state(ListStateDescriptor("l", Types.LONG())).get() == expected
 
 
+@pytest.mark.slow
 def test_a_snapshot_outlives_what_it_was_taken_from(databases: Databases) -> None:
     """States that are asked for, and a backend that is closed, take nothing from under it."""
     backend = databases.backend()
@@ -393,6 +394,20 @@ def test_the_factory_makes_it_and_refuses_what_is_not_there(databases: Databases
     assert list(databases.directory.iterdir()) == []
 
 
+def test_no_database_is_made_that_a_restore_would_replace(databases: Databases) -> None:
+    backend = databases.backend()
+    state = backend.state(ValueStateDescriptor("v", Types.LONG()))
+    at(backend, "a")
+    state.update(7)
+    made = databases.backend()
+    assert list(made._directory.path.iterdir()) == []
+    assert made.approximate_bytes() == 0
+    made.restore([source_of(write_file(backend.snapshot(1)))])
+    assert len(list(made._directory.path.iterdir())) == 1
+    at(made, "a")
+    assert made.state(ValueStateDescriptor("v", Types.LONG())).value() == 7
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -466,6 +481,7 @@ backend.close()
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_state(databases: Databases) -> None:
     done = subprocess.run(
         [sys.executable, "-c", MEMORY_PROGRAM, str(databases.directory)],

@@ -169,6 +169,7 @@ def test_what_a_sweep_removes_is_logged(databases: Databases, flushed: bool) -> 
     assert deltas["map"][3].put == ({} if flushed else {"a": {2: 2}})
 
 
+@pytest.mark.slow
 def test_deltas_add_up_to_the_state_with_and_without_a_cache(databases: Databases) -> None:
     for options in ({}, TINY):
         backend = databases.tracked(options)

@@ -63,6 +63,7 @@ def test_the_least_loaded_directory_has_the_fewest_databases(tmp_path: Path) -> 
     assert not any((tmp_path / "a").iterdir())
 
 
+@pytest.mark.slow
 def test_directories_of_killed_processes_are_removed_and_those_of_living_ones_stay(
     tmp_path: Path,
 ) -> None:
@@ -90,6 +91,7 @@ def test_directories_of_killed_processes_are_removed_and_those_of_living_ones_st
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_in_order_leaves_nothing(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"

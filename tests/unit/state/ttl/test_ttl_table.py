@@ -17,7 +17,9 @@ RELAXED = "ReturnExpiredIfNotCleanedUp"
 READ = "OnReadAndWrite"
 
 
-@pytest.fixture(params=BACKENDS)
+@pytest.fixture(
+    params=[pytest.param(b, marks=() if b == "hashmap" else pytest.mark.matrix) for b in BACKENDS]
+)
 def settings(request):
     return BACKENDS[request.param]
 

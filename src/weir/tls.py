@@ -107,6 +107,20 @@ class TlsFiles:
             _read(self.certificate, s.CERTIFICATE), _read(self.key, s.KEY), _read(self.ca, s.CA)
         )
 
+    def read_as_client(self) -> TlsContents:
+        """Return what a client needs, once it is known to be good; what is not given is empty.
+
+        Raises:
+            UsageError: a file is missing or no good.
+        """
+        self.client_context()
+        own = self.certificate is not None
+        return TlsContents(
+            _read(self.certificate, s.CERTIFICATE) if own else b"",
+            _read(self.key, s.KEY) if own else b"",
+            b"" if self.ca is None else _read(self.ca, s.CA),
+        )
+
     def _load_own(self, context: ssl.SSLContext) -> None:
         certificate, key = _path(self.certificate, s.CERTIFICATE), _path(self.key, s.KEY)
         _read(certificate, s.CERTIFICATE)

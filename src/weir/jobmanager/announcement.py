@@ -8,7 +8,7 @@ import sys
 from urllib.parse import unquote
 
 from weir.errors import StorageError, UsageError
-from weir.graph.transformation import DEFAULT_JOB_NAME
+from weir.graph.transformation import DEFAULT_BATCH_JOB_NAME, DEFAULT_JOB_NAME
 from weir.jobmanager import directory
 from weir.jobmanager.directory import JobEntry
 from weir.jobmanager.settings import JobSettings
@@ -23,7 +23,8 @@ log = logging.getLogger("weir.job")
 class Announcement:
     """The file that commands in other processes find a job by, at this address.
 
-    With TLS it names the files that they speak it with; it holds nothing of them.
+    With TLS it names the files that they speak it with; it holds nothing of them. Where queries of
+    state are taken, `query_url` and `query_token` are set.
     """
 
     def __init__(self, url: str, token: str, tls: TlsFiles | None = None) -> None:
@@ -31,6 +32,10 @@ class Announcement:
         self._token = token
         self._tls = tls
         self._program = program_file()
+        self._arguments = tuple(sys.argv[1:])
+        self._work_dir = os.getcwd()
+        self.query_url = ""
+        self.query_token = ""
         self._savepoint_dirs: dict[str, None] = {}
 
     def update(self, job: Supervisor) -> None:
@@ -55,6 +60,10 @@ class Announcement:
             savepoint=job.last_savepoint,
             program=self._program,
             savepoint_dirs=tuple(self._savepoint_dirs),
+            arguments=self._arguments,
+            work_dir=self._work_dir,
+            query_url=self.query_url,
+            query_token=self.query_token,
         )
         try:
             directory.publish(entry)
@@ -85,7 +94,7 @@ def refuse_twin(name: str, settings: JobSettings) -> None:
         UsageError: there is such a job.
     """
     own = place(settings)
-    if own is None or name == DEFAULT_JOB_NAME:
+    if own is None or name in (DEFAULT_JOB_NAME, DEFAULT_BATCH_JOB_NAME):
         return
     try:
         known = directory.running()

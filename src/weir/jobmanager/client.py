@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -14,32 +15,67 @@ from weir.common.completable_future import CompletableFuture
 from weir.common.job_execution_result import JobExecutionResult
 from weir.common.job_id import JobID
 from weir.errors import JobCancellationError
+from weir.jobmanager.backlog import EngineWatch
 from weir.jobmanager.control import JobControl
+from weir.jobmanager.panel import display_panel, page_line, sparkline, time_rows
 from weir.jobmanager.supervisor import Supervisor
+from weir.jobmanager.timeline import STEP_MS
 
 _CANCEL_PATIENCE_S = 60.0
 _EXIT_PATIENCE_S = 10.0
+_KEEP_STEPS = 30
+_KEPT_PATIENCE_S = 5.0
 
 
 class LocalJob:
-    """Runs a supervisor in a thread of its own; every method may be called from any thread."""
+    """Runs a supervisor in a thread of its own; every method may be called from any thread.
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    `keep` is given the job now and then, and when it is over, to write it down; `link` is where its
+    page is, `watch` its engine for those who watch.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        keep: Callable[[JobControl], None] | None = None,
+        link: str | None = None,
+        watch: EngineWatch | None = None,
+    ) -> None:
         self.supervisor = supervisor
+        self.link = link
+        self._keep = keep
         self.job_id = supervisor.spec.job_id
-        self.control = JobControl(supervisor)
+        self.control = JobControl(supervisor, watch)
         self._result: Future[JobExecutionResult] = Future()
         self._thread = threading.Thread(target=supervisor.run, name="weir-job", daemon=True)
+        self._over_event = threading.Event()
+        self._observer = threading.Thread(target=self._observe, name="weir-timeline", daemon=True)
 
     def start(self) -> None:
         """Begin; the job ends with the program, if not before."""
         self.supervisor.ended.add_done_callback(self._over)
         atexit.register(self._at_exit)
         self.supervisor.start()
+        self._observer.start()
         self._thread.start()
+
+    def _observe(self) -> None:
+        """Let the job's timeline grow until it is over."""
+        steps = 0
+        while not self._over_event.wait(STEP_MS / 1000):
+            self.control.observe()
+            steps += 1
+            if self._keep is not None and steps % _KEEP_STEPS == 1:
+                self._keep(self.control)
+        self.control.observe()
+        if self._keep is not None:
+            self._keep(self.control)
 
     def _over(self, ended: Future[JobEnd]) -> None:
         atexit.unregister(self._at_exit)
+        self._over_event.set()
+        # The program may end as soon as it knows: what is left of the job is written down first.
+        self._observer.join(_KEPT_PATIENCE_S)
         error = ended.exception()
         if error is None and ended.result() is JobEnd.CANCELED:
             error = JobCancellationError(f"job {self.job_id} was cancelled")
@@ -97,8 +133,16 @@ class LocalJob:
             ("epoch", now["epoch"]),
             ("state entries", now["state_entries"]),
             ("last savepoint", job.last_savepoint),
+            *time_rows(job.epoch_times.view()),
         ]
-        return facts(job.plan.job_name, rows) + self.control.history()._repr_html_()
+        line = sparkline(self.control.timeline().recent) + page_line(self.link)
+        return facts(job.plan.job_name, rows) + line + self.control.history()._repr_html_()
+
+    def _ipython_display_(self) -> None:
+        """Show a notebook a panel that changes while the job runs."""
+        kernel = sys.modules.get("IPython.display")
+        if kernel is not None:
+            display_panel(kernel, self._repr_html_, self._over_event)
 
     def get_job_id(self) -> JobID:
         """Return the job's id."""

@@ -7,7 +7,8 @@ the caller gets a future.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -16,13 +17,24 @@ from weir.checkpoint.paths import new_savepoint_dir, split_location
 from weir.checkpoint.rescale import check_parallelism
 from weir.checkpoint.retention import CheckpointRef
 from weir.errors import JobExecutionError, StorageError, UsageError, WeirError
-from weir.graph.plan import JobPlan, compile_plan
+from weir.graph.plan import JobPlan, OperatorNode, compile_plan
+from weir.jobmanager.backlog import Backlog, EngineWatch
 from weir.jobmanager.history import HistoryView
 from weir.jobmanager.job_states import Rescale, Stop
-from weir.jobmanager.operations import JobView, SavepointFormat, SlotView, VertexView
+from weir.jobmanager.logs import LogFile, slot_logs
+from weir.jobmanager.operations import (
+    JobView,
+    SavepointFormat,
+    SlotView,
+    SubtaskView,
+    VertexView,
+)
+from weir.jobmanager.queries import JobQueries
 from weir.jobmanager.supervisor import Supervisor
+from weir.jobmanager.timeline import Observation, SlotObservation, Timeline, TimelineView
 from weir.runtime.metrics import operator_metrics
 from weir.runtime.report import SubtaskReport
+from weir.slot.stacks import Stack
 from weir.storage.base import Storage
 from weir.storage.memory import MemoryStorage
 from weir.storage.uri import open_storage
@@ -35,9 +47,14 @@ _MKDIR_ATTEMPTS = 10
 class JobControl:
     """One job, from any thread; see `weir.jobmanager.operations.JobHandle`."""
 
-    def __init__(self, job: Supervisor) -> None:
+    def __init__(self, job: Supervisor, watch: EngineWatch | None = None) -> None:
+        """Speak for a job; `watch` is its engine, if that has anything to tell."""
         self._job = job
+        self._watch = watch
         self.job_id: str = job.spec.job_id
+        self._timeline = Timeline()
+        self._observing = threading.Lock()
+        self.queries: JobQueries | None = None
 
     def history(self) -> HistoryView:
         """Return what is known about its checkpoints."""
@@ -214,6 +231,7 @@ class JobControl:
         """Return how the job is now."""
         job, settings, plan = self._job, self._job.settings, self._job.plan
         reports = job.reports.all()
+        states = self.history().states()
         return JobView(
             job_id=self.job_id,
             name=plan.job_name,
@@ -225,7 +243,7 @@ class JobControl:
             parallelism=plan.slots,
             max_parallelism=max(op.max_parallelism for op in plan.operators),
             epoch=max((r.epoch for r in reports), default=None),
-            vertices=tuple(self._vertices(reports)),
+            vertices=tuple(self._vertices(reports, states)),
             slots=tuple(self._slots(reports)),
             exceptions=tuple(job.exceptions),
             configuration=job.spec.configuration,
@@ -233,17 +251,49 @@ class JobControl:
             state_backend=settings.backend.kind,
             checkpoint_dir=settings.checkpoint_dir,
             savepoint_dir=settings.savepoint_dir,
+            origins=job.spec.origins,
+            epochs=job.epoch_times.view(),
+            arrivals=job.epoch_times.arrivals(),
         )
 
-    def _vertices(self, reports: list[SubtaskReport]) -> list[VertexView]:
+    def timeline(self) -> TimelineView:
+        """Return how the job was over time."""
+        with self._observing:
+            return self._timeline.view()
+
+    def observe(self) -> None:
+        """Take the job of now into its timeline; somebody calls this about once a second."""
+        with self._observing:
+            self._timeline.observe(observation(self.view(), self.history()))
+
+    def logs(self) -> list[LogFile]:
+        """Return the logs of its slots on this host."""
+        return slot_logs(self._job.network.log_dir)
+
+    def sources(self) -> Backlog:
+        """Return how far its sources are behind, as far as that is known."""
+        over = self._job.ended.done()
+        return Backlog() if self._watch is None or over else self._watch.backlog()
+
+    def stacks(self, subtask: int, duration_ms: int = 0) -> list[Stack]:
+        """Return where the threads of a slot are, or were in a while if that is not zero.
+
+        Raises:
+            UsageError: there is no such slot now.
+            WeirError: it cannot be asked.
+        """
+        slot = next((s for s in self._job.network.registry.ready() if s.subtask == subtask), None)
+        if slot is None:
+            msg = f"job {self.job_id} has no slot {subtask} that runs now"
+            raise UsageError(msg)
+        return self._job.network.stacks(slot, duration_ms)
+
+    def _vertices(
+        self, reports: list[SubtaskReport], states: Mapping[str, tuple[str, ...]]
+    ) -> list[VertexView]:
         plan = self._job.plan
-        taken: dict[int, int] = {}
-        given: dict[int, int] = {}
-        for report in reports:
-            for index, count in report.records_in.items():
-                taken[index] = taken.get(index, 0) + count
-            for index, count in report.records_out.items():
-                given[index] = given.get(index, 0) + count
+        subtasks = subtasks_by_operator(reports)
+        marks = watermarks(reports)
         return [
             VertexView(
                 op.id,
@@ -257,9 +307,12 @@ class JobControl:
                     (plan.operators[e.source].id, e.partitioning.name)
                     for e in plan.inputs_of(op.index)
                 ),
-                records_in=taken.get(op.index, 0),
-                records_out=given.get(op.index, 0),
+                records_in=sum(each.records_in for each in subtasks.get(op.index, ())),
+                records_out=sum(each.records_out for each in subtasks.get(op.index, ())),
                 metrics=operator_metrics(reports, op.index, self._job.clock.now_ms()),
+                subtasks=subtasks.get(op.index, ()),
+                states=states.get(op.id, ()),
+                watermark=_watermark(plan, op, marks),
             )
             for op in plan.operators
         ]
@@ -282,9 +335,67 @@ class JobControl:
                 log_file=slot.log_file,
                 state_entries=entries.get(slot.subtask, 0),
                 watermark=marks.get(slot.subtask),
+                memory_bytes=None if slot.usage is None else slot.usage.memory_bytes,
+                cpu_ms=None if slot.usage is None else slot.usage.cpu_ms,
+                busy_ms=None if slot.usage is None else slot.usage.busy_ms,
             )
             for slot in sorted(self._job.network.registry.all(), key=lambda s: s.subtask)
         ]
+
+
+def subtasks_by_operator(reports: Iterable[SubtaskReport]) -> dict[int, tuple[SubtaskView, ...]]:
+    """Return what each subtask said about each operator, by the operator's index."""
+    found: dict[int, list[SubtaskView]] = {}
+    for report in sorted(reports, key=lambda report: report.place):
+        for index, taken in report.records_in.items():
+            given = report.records_out.get(index, 0)
+            mark = report.watermarks.get(index, report.watermark)
+            view = SubtaskView(report.subtask, taken, given, mark)
+            found.setdefault(index, []).append(view)
+    return {index: tuple(views) for index, views in found.items()}
+
+
+def watermarks(reports: Iterable[SubtaskReport]) -> dict[int, int]:
+    """Return the lowest watermark that subtasks have told of each operator, by its index."""
+    found: dict[int, int] = {}
+    for report in reports:
+        for index, mark in report.watermarks.items():
+            found[index] = min(found.get(index, mark), mark)
+    return found
+
+
+def _watermark(plan: JobPlan, op: OperatorNode, marks: Mapping[int, int]) -> int | None:
+    """Beside the sources an operator is where those are that make its watermarks."""
+    makers = plan.watermark_generators(op.index) if op.level == 0 else [op.index]
+    known = [marks[maker] for maker in makers if maker in marks]
+    return min(known) if known and len(known) == len(makers) else None
+
+
+def observation(view: JobView, history: HistoryView) -> Observation:
+    """Return what the timeline of a job takes from its view."""
+    level_1 = [vertex for vertex in view.vertices if vertex.level > 0]
+    outside = {vertex.id for vertex in view.vertices if vertex.level == 0}
+    first = [v for v in level_1 if any(sender in outside for sender, _ in v.inputs)]
+    read = {sender for vertex in view.vertices for sender, _ in vertex.inputs}
+    marks = [slot.watermark for slot in view.slots if slot.watermark is not None]
+    return Observation(
+        now_ms=view.now_ms,
+        status=view.status,
+        attempt=view.attempt,
+        parallelism=view.parallelism,
+        records_in=sum(vertex.records_in for vertex in first),
+        records_out=sum(vertex.records_in for vertex in level_1 if vertex.id not in read),
+        state_entries=sum(slot.state_entries for slot in view.slots),
+        watermark=min(marks, default=None),
+        epochs=view.epochs,
+        slots=tuple(
+            SlotObservation(slot.subtask, slot.memory_bytes, slot.cpu_ms or 0, slot.busy_ms or 0)
+            for slot in view.slots
+            if slot.memory_bytes is not None
+        ),
+        history=history,
+        failure=view.exceptions[-1].message if view.exceptions else "",
+    )
 
 
 def _number(ref: CheckpointRef) -> int:

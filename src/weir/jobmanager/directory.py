@@ -1,9 +1,9 @@
 """The jobs of this user on this host, as files that commands in other processes find.
 
 One JSON file per job in a private directory: who runs it, where its REST is, which token it wants,
-what it is called. A file of a process that is gone is no running job. WEIR_RUN_DIR chooses another
-directory. What somebody else could have written is not read: it would name a JobManager that gets
-what users type.
+what it is called. A file of a process that is gone is no running job; it stays for a while, for who
+wants to see what became of the job. WEIR_RUN_DIR chooses another directory. What somebody else
+could have written is not read: it would name a JobManager that gets what users type.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ _ENDED = ("FINISHED", "CANCELED", "FAILED")
 class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One job; `uses` are the savepoints and checkpoints of others that it still needs.
 
-    `program` is the file that was run, None in a notebook. Savepoints of the job lie directly
-    below the directories `savepoint_dirs`.
+    `program` is the file that was run, None in a notebook, with `arguments` in `work_dir`.
+    Savepoints of the job lie directly below the directories `savepoint_dirs`.
+
+    Queries of its state are taken at `query_url`, with `query_token`, where they are switched on.
 
     `process` is the start time of the process `pid`, so that a reused number is not taken for it.
     """
@@ -48,6 +50,10 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsFiles | None = None
     program: str | None = None
     savepoint_dirs: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    work_dir: str | None = None
+    query_url: str = ""
+    query_token: str = ""
 
     @property
     def running(self) -> bool:
@@ -102,8 +108,22 @@ def publish(entry: JobEntry) -> None:
         raise StorageError(msg) from error
 
 
+def past_file(folder: Path, job_id: str) -> Path:
+    """Return where a job leaves what is to be known of it afterwards."""
+    return folder / f"{job_id}.past"
+
+
 def entries() -> list[JobEntry]:
-    """Return all known jobs, newest first; files of dead processes and old ones are removed.
+    """Return the jobs that run or have said that they ended, newest first.
+
+    Raises:
+        StorageError: somebody else has a hand in the directory.
+    """
+    return [entry for entry in known() if entry.running or entry.status in _ENDED]
+
+
+def known() -> list[JobEntry]:
+    """Return all jobs, also those whose process is gone, newest first; files of old ones go.
 
     Raises:
         StorageError: somebody else has a hand in the directory.
@@ -117,14 +137,12 @@ def entries() -> list[JobEntry]:
             entry = _decode_entry(path.read_bytes())
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
-        if entry.running or entry.status in _ENDED:
-            found.append(entry)
-        else:
-            path.unlink(missing_ok=True)
+        found.append(entry)
     found.sort(key=lambda e: e.started_ms, reverse=True)
     ended = [entry for entry in found if not entry.running]
     for entry in ended[ENDED_KEPT:]:
         (folder / f"{entry.job_id}.json").unlink(missing_ok=True)
+        past_file(folder, entry.job_id).unlink(missing_ok=True)
         found.remove(entry)
     return found
 

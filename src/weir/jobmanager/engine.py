@@ -19,12 +19,13 @@ from weir.runtime.report import SubtaskReport
 class Batch:
     """The input of one epoch of an attempt; behind it the sources are at `positions`.
 
-    `rows` is the engine's own.
+    `rows` is the engine's own. `read_ms` is when it was decided what to read, by the wall clock.
     """
 
     attempt: int
     positions: SourcePositions
     rows: Any
+    read_ms: int | None = None
 
 
 @dataclass(frozen=True)

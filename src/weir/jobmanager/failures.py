@@ -41,14 +41,15 @@ def from_failure(failure: SlotFailure, log_file: str) -> WeirError:
 
 
 _NO_WEIR = re.compile(r"ModuleNotFoundError: No module named 'weir\b")
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '[^'\n]*'")
 _PYTHON_TRACE = re.compile(
     r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(?P<raised>\S.*)", re.MULTILINE
 )
 _RAISED_CHARS = 500
 OTHER_PYTHON = (
     "Spark's Python workers run a Python in which Weir is not installed: set PYSPARK_PYTHON, or "
-    "spark.pyspark.python, to the Python of this program before the Spark session is made, install "
-    "Weir there, or activate the virtual environment"
+    "spark.pyspark.python of spark-submit, to the Python of this program before the Spark session "
+    "is made, install Weir there, or activate the virtual environment"
 )
 
 
@@ -72,6 +73,18 @@ def to_error(error: BaseException) -> WeirError:
     wrapped = JobExecutionError(f"{type(error).__name__}: {reason.strip()}")
     wrapped.__cause__ = error
     return wrapped
+
+
+def of_workers(error: BaseException) -> WeirError:
+    """Return what it means that a worker cannot import a module of Weir: another Python.
+
+    It may find Weir in PYTHONPATH and lack what Weir needs.
+    """
+    missing = _NO_MODULE.findall(str(error))
+    if not missing:
+        return to_error(error)
+    what = missing[-1].removeprefix("ModuleNotFoundError: ")
+    return UsageError(f"{OTHER_PYTHON}; a worker says: {what}")
 
 
 def known_error(

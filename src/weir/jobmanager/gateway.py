@@ -25,10 +25,13 @@ from weir.jobmanager.network import Reception, Staged
 from weir.jobmanager.postmortem import is_slot, process_on
 from weir.jobmanager.registry import SlotEntry, SlotRegistry
 from weir.slot.channel import Channel, ChannelError, server_options, tcp_location
+from weir.slot.door import LookupWay
+from weir.slot.lookup import LookupAnswer, LookupCall, SlotStates
 from weir.slot.messages import (
     Acknowledge,
     Cut,
     Decline,
+    Heartbeat,
     Hello,
     Register,
     SlotFailure,
@@ -37,6 +40,7 @@ from weir.slot.messages import (
 )
 from weir.slot.server import authorised
 from weir.slot.spawn import Contact
+from weir.slot.stacks import Stack, decode_stacks
 from weir.storage.private_files import private_directory, remove_directory
 from weir.tls import TlsFiles
 
@@ -48,6 +52,7 @@ _COMMIT_S = 600.0
 _COMMIT_LOOK_S = 0.1
 _TOLD_AT_ONCE = 32
 _decode_staged = msgspec.msgpack.Decoder(Staged).decode
+_decode_states = msgspec.msgpack.Decoder(SlotStates).decode
 _decode_place = msgspec.msgpack.Decoder(tuple[int, int]).decode
 
 
@@ -101,8 +106,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
         return b""
 
     def _heartbeat(self, body: bytes) -> bytes:
-        attempt, subtask = msgspec.msgpack.decode(body)
-        return b"" if self._reception.heartbeat(attempt, subtask) else b"leave"
+        return b"" if self._reception.heartbeat(decode(body, Heartbeat)) else b"leave"
 
     def _acknowledge(self, body: bytes) -> bytes:
         self._reception.acknowledge(decode(body, Acknowledge))
@@ -122,7 +126,8 @@ class SlotPlace:
     """Where slots run and keep things; with `local` all of them are on this host.
 
     With `default_logs` nobody chose the directory of logs, and users of slots have their own. With
-    `tls` slots on other hosts speak it.
+    `tls` slots on other hosts speak it. With `archives` slots run in a directory of this name,
+    where those of the program are unpacked.
     """
 
     socket_dir: Path
@@ -130,6 +135,7 @@ class SlotPlace:
     local: bool
     default_logs: bool = False
     tls: TlsFiles | None = None
+    archives: str | None = None
 
     @cached_property
     def host(self) -> str:
@@ -147,6 +153,7 @@ class FlightNetwork:
         self._clock = clock
         self._token = secrets.token_bytes(32)
         self._channels: dict[str, Channel] = {}
+        self._ways: dict[str, LookupWay] = {}
         self._gateway: Gateway | None = None
         self._location = ""
 
@@ -173,7 +180,13 @@ class FlightNetwork:
             tcp=not self.place.local,
             default_logs=self.place.default_logs,
             tls=None if self.place.local else self.place.tls,
+            archives=self.place.archives,
         )
+
+    @property
+    def log_dir(self) -> Path | None:
+        """Return where the logs of slots on this host are."""
+        return self.place.log_dir
 
     def _channel(self, slot: SlotEntry) -> Channel:
         location = slot.tcp or slot.unix
@@ -254,6 +267,43 @@ class FlightNetwork:
             return True
         return bool(msgspec.msgpack.decode(answer))
 
+    def stacks(self, slot: SlotEntry, duration_ms: int) -> list[Stack]:
+        """Return where the threads of a slot are, or were in a while if that is not zero.
+
+        Raises:
+            ChannelError: the slot cannot be asked.
+        """
+        body, patience_s = msgspec.msgpack.encode(duration_ms), duration_ms / 500 + _QUICK_S
+        return decode_stacks(self._channel(slot).call("stacks", body, patience_s))
+
+    def states(self, patience_ms: int) -> list[SlotStates]:
+        """Return the keyed states that slots know.
+
+        Raises:
+            ChannelError: a slot cannot be asked.
+        """
+        body = msgspec.msgpack.encode((self.registry.attempt, patience_ms))
+        seconds = patience_ms / 1000 + _QUICK_S
+        answers = [self._channel(s).call("states", body, seconds) for s in self.registry.ready()]
+        return [_decode_states(answer) for answer in answers]
+
+    def lookup(self, subtask: int, call: LookupCall) -> LookupAnswer:
+        """Let a slot look at its keyed state.
+
+        Raises:
+            WeirError: it is not there, cannot be asked, or refuses.
+        """
+        slot = next((s for s in self.registry.ready() if s.subtask == subtask), None)
+        if slot is None:
+            msg = f"slot {subtask} is not there: the job is starting, failing over or rescaling"
+            raise ChannelError(msg)
+        location = slot.tcp or slot.unix
+        way = self._ways.get(location)
+        if way is None:
+            made = LookupWay(self._channel(slot), self._token)
+            way = self._ways.setdefault(location, made)
+        return way.ask(call, _QUICK_S)
+
     def _tell(self, slot: SlotEntry, action: str, body: bytes) -> None:
         try:
             self._channel(slot).call(action, body, timeout_s=2.0)
@@ -282,6 +332,9 @@ class FlightNetwork:
         with ThreadPoolExecutor(_TOLD_AT_ONCE, "leave") as pool:
             answers = list(pool.map(lambda slot: self._let_leave(slot, reason), slots))
         for slot in slots:
+            way = self._ways.pop(slot.tcp or slot.unix, None)
+            if way is not None:
+                way.close()
             channel = self._channels.pop(slot.tcp or slot.unix, None)
             if channel is not None:
                 channel.close()

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from weir.common._html import table
-from weir.slot.messages import Acknowledge
+from weir.jobmanager.epoch_times import Spread
+from weir.slot.messages import Acknowledge, OperatorShare
 
 REMEMBERED: Final = 100
 Status = Literal["IN_PROGRESS", "COMPLETED", "FAILED"]
@@ -27,8 +28,10 @@ class SubtaskEntry:
     """What one slot said about its share.
 
     `written` is what this checkpoint had to write, `size` everything that it refers to. `operators`
-    are the bytes written for each operator, by id. Rows in flight are there when the barrier
-    overtook them.
+    are the bytes written for each operator, by id, `states` the names of its states. Rows in flight
+    are there when the barrier overtook them. `reused` is what of the size lies in files of earlier
+    checkpoints, `state_sizes` the size by operator and state; under the name "" are files whose
+    states are not told apart.
     """
 
     subtask: int
@@ -40,6 +43,9 @@ class SubtaskEntry:
     operators: Mapping[str, int] = field(default_factory=dict)
     in_flight_bytes: int = 0
     in_flight_records: int = 0
+    states: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    reused: int = 0
+    state_sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,20 @@ class CheckpointEntry:
         return sum(ack.size for ack in self.acks.values())
 
     @property
+    def reused(self) -> int:
+        """Return the bytes in files of earlier checkpoints; a full checkpoint has none."""
+        return sum(ack.reused for ack in self.acks.values())
+
+    def state_sizes(self) -> dict[tuple[str, str], int]:
+        """Return the bytes of all subtasks by operator and state."""
+        found: dict[tuple[str, str], int] = {}
+        for ack in self.acks.values():
+            for operator, sizes in ack.state_sizes.items():
+                for state, size in sizes.items():
+                    found[operator, state] = found.get((operator, state), 0) + size
+        return found
+
+    @property
     def in_flight_bytes(self) -> int:
         """Return the bytes of rows that the barrier overtook."""
         return sum(ack.in_flight_bytes for ack in self.acks.values())
@@ -97,7 +117,10 @@ class RestoredEntry:
 
 @dataclass(frozen=True)
 class HistoryView:
-    """Everything remembered at one moment; entries newest first."""
+    """Everything remembered at one moment; entries newest first.
+
+    `durations` are those of all checkpoints that completed, also of those long forgotten.
+    """
 
     triggered: int = 0
     completed: int = 0
@@ -105,6 +128,7 @@ class HistoryView:
     restored: int = 0
     latest_restored: RestoredEntry | None = None
     entries: tuple[CheckpointEntry, ...] = ()
+    durations: Spread = field(default_factory=Spread)
 
     @property
     def in_progress(self) -> int:
@@ -117,6 +141,15 @@ class HistoryView:
             if entry.status == status and savepoint in (None, entry.is_savepoint):
                 return entry
         return None
+
+    def states(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of the states of each operator, as the newest checkpoint has them."""
+        newest = self.latest("COMPLETED")
+        found: dict[str, set[str]] = {}
+        for ack in () if newest is None else newest.acks.values():
+            for operator, names in ack.states.items():
+                found.setdefault(operator, set()).update(names)
+        return {operator: tuple(sorted(names)) for operator, names in found.items()}
 
     def _repr_html_(self) -> str:
         """Show a notebook the newest checkpoints and savepoints."""
@@ -187,7 +220,11 @@ class CheckpointHistory:
     def completed(self, checkpoint_id: int, duration_ms: int, path: str) -> None:
         """The checkpoint exists."""
         with self._lock:
-            self._view = replace(self._view, completed=self._view.completed + 1)
+            self._view = replace(
+                self._view,
+                completed=self._view.completed + 1,
+                durations=self._view.durations.with_one(duration_ms),
+            )
         self._change(checkpoint_id, status="COMPLETED", duration_ms=duration_ms, path=path)
 
     def failed(self, checkpoint_id: int, now_ms: int, reason: str) -> None:
@@ -236,4 +273,15 @@ def subtask_entry(message: Acknowledge, now_ms: int) -> SubtaskEntry:
         operators={part.operator: part.size for part in message.operators},
         in_flight_bytes=0 if rows is None else rows.size,
         in_flight_records=0 if rows is None else rows.records,
+        states={
+            part.operator: (*part.keyed_states, *part.operator_states)
+            for part in message.operators
+            if part.keyed_states or part.operator_states
+        },
+        reused=sum(part.reused_size for part in message.operators),
+        state_sizes={part.operator: sizes for part in message.operators if (sizes := _sizes(part))},
     )
+
+
+def _sizes(part: OperatorShare) -> dict[str, int]:
+    return part.state_sizes | ({"": part.other_size} if part.other_size else {})

@@ -59,6 +59,9 @@ from weir.jobmanager.restart import RestartAfter, RestartStrategy
 _OVER = "the attempt has ended"
 _TEXT_MAX = 2000
 
+ENDS = "and so does the job"
+"""What is said of an attempt that fails, and that no other follows."""
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -372,7 +375,7 @@ class Job:
             case Starting():
                 return "going back"
             case _:
-                return "and so does the job"
+                return ENDS
 
     def _refuse_wish(self, error: WeirError) -> list[Action]:
         current, self.wish = self._current_wish(), None

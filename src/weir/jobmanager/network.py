@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from weir.errors import JobExecutionError
 from weir.jobmanager.checkpoints import CheckpointRunner
 from weir.jobmanager.registry import SlotEntry, SlotRegistry
+from weir.slot.lookup import LookupAnswer, LookupCall, SlotStates
 from weir.slot.messages import (
     Acknowledge,
     Assignment,
     Cut,
     Decline,
+    Heartbeat,
     Hello,
     Register,
     SlotFailure,
 )
+from weir.slot.stacks import Stack
 
 Staged = list[tuple[str, list[bytes]]]
 """Files that slots prepared for sinks of the driver, by operator."""
@@ -60,9 +64,9 @@ class Reception:
         if message.staged:
             self.staged(message.staged)
 
-    def heartbeat(self, attempt: int, subtask: int) -> bool:
+    def heartbeat(self, message: Heartbeat) -> bool:
         """Renew a slot's lease; False tells it to leave."""
-        return self.registry.heartbeat(attempt, subtask)
+        return self.registry.heartbeat(message.attempt, message.subtask, message.usage)
 
     def acknowledge(self, message: Acknowledge) -> None:
         """Take a slot's share of a checkpoint."""
@@ -79,9 +83,16 @@ class Reception:
 
 
 class SlotNetwork(Protocol):
-    """Carries calls between the job and its slots."""
+    """Carries calls between the job and its slots.
+
+    `log_dir` is where slots of this host write their logs, None if they write none.
+    """
 
     registry: SlotRegistry
+
+    @property
+    def log_dir(self) -> Path | None:
+        """Return where the logs of slots on this host are."""
 
     def open(self, reception: Reception) -> None:
         """Let slots reach the job."""
@@ -100,6 +111,23 @@ class SlotNetwork(Protocol):
 
     def revoke(self, checkpoint_id: int) -> bool:
         """Let a barrier overtake nothing; True when it has done so at a slot, or may have."""
+
+    def stacks(self, slot: SlotEntry, duration_ms: int) -> list[Stack]:
+        """Return where the threads of a slot are, or were in a while if that is not zero."""
+
+    def states(self, patience_ms: int) -> list[SlotStates]:
+        """Return the keyed states that slots know.
+
+        Raises:
+            WeirError: a slot cannot be asked.
+        """
+
+    def lookup(self, subtask: int, call: LookupCall) -> LookupAnswer:
+        """Let a slot look at its keyed state.
+
+        Raises:
+            WeirError: it cannot be asked, or refuses.
+        """
 
     def watch(self) -> None:
         """Look whether the slots' processes live, as far as that can be seen from here."""

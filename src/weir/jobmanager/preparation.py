@@ -19,6 +19,7 @@ from weir.checkpoint.store import load_checkpoint
 from weir.config import execution as e
 from weir.config.effective import Settings
 from weir.config.state_backends import state_backend
+from weir.connector.sink import Sink
 from weir.connector.source import Source
 from weir.errors import StorageError, UsageError
 from weir.graph.keyed_use import refuse_state_without_keys
@@ -82,6 +83,9 @@ def prepare(graph: StreamGraph, layers: Sequence[Mapping[str, Any]]) -> Prepared
     for source in detach_sources(plan).values():
         if isinstance(source, Source):
             source.check()
+    for op in plan.operators:
+        if isinstance(op.function, Sink) and not batch:
+            op.function.check(settings.checkpoint.interval_ms)
     _check_program(plan)
     _check_restore(plan, settings)
     return Prepared(settings, resolved, batch)

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from weir.clock import Clock
-from weir.slot.messages import LOST, Hello, Register, SlotFailure
+from weir.slot.messages import LOST, Hello, Register, SlotFailure, SlotUsage
 
 # A new process needs a while before it can speak, longer on a busy host: so many leases.
 STARTING_LEASES = 3
@@ -39,6 +39,7 @@ class SlotEntry:
     tcp: str = ""
     seen_ms: int = 0
     ready: bool = False
+    usage: SlotUsage | None = None
 
 
 @dataclass(frozen=True)
@@ -164,13 +165,14 @@ class SlotRegistry:
             self._changed.notify_all()
             return True
 
-    def heartbeat(self, attempt: int, subtask: int) -> bool:
+    def heartbeat(self, attempt: int, subtask: int, usage: SlotUsage | None = None) -> bool:
         """Renew a lease; False tells the slot to leave."""
         with self._changed:
             slot = self._slots.get(subtask)
             if attempt != self.attempt or slot is None or self.closed:
                 return False
             slot.seen_ms = self._clock.monotonic_ms()
+            slot.usage = usage or slot.usage
             return True
 
     def fail(self, failure: SlotFailure) -> bool:

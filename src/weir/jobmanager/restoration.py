@@ -44,7 +44,8 @@ class JobSpec:
 
     `graph` is the program that `plan` was compiled from, with its sources.
     `claim` is what the job starts from. `lineage` are the ended jobs that its state descends from.
-    `configuration` is what people are shown. With `one_host` all slots run on the driver's host.
+    `configuration` is what people are shown, `origins` where it was set. With `one_host` all slots
+    run on the driver's host.
     """
 
     job_id: JobId
@@ -55,6 +56,7 @@ class JobSpec:
     claim: Claim = field(default_factory=Claim)
     lineage: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
     one_host: bool = True
 
 
@@ -214,6 +216,7 @@ class Restoration:
             copies=self.stand_ins.place,
             damaged=[] if point is None else list(point.damaged),
             partitions=[] if point is None else partition_watermarks(point),
+            queryable=settings.queryable,
         )
 
 

@@ -14,6 +14,7 @@ from weir.common.time import parse_duration_ms
 from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
+from weir.config import queryable as q
 from weir.config import storage as s
 from weir.config.directories import local_directories
 from weir.config.effective import Settings
@@ -112,11 +113,13 @@ class JobSettings:
     direct_bytes: int = 1 << 20
     job_parameters: dict[str, str] = field(default_factory=dict)
     python_files: tuple[str, ...] = ()
+    python_archives: tuple[str, ...] = ()
     work_dir: str | None = None
     storage: StorageOptions = field(default_factory=StorageOptions)
     memory: MemoryLimits = field(default_factory=MemoryLimits)
     tls: TlsFiles | None = None
     local: LocalRecovery = field(default_factory=LocalRecovery)
+    queryable: bool = False
 
     @classmethod
     def of(cls, layers: Sequence[Mapping[str, Any]]) -> JobSettings:
@@ -160,11 +163,13 @@ class JobSettings:
             direct_bytes=get(e.DIRECT_BYTES),
             job_parameters={str(k): str(v) for k, v in dict(parameters).items()},
             python_files=tuple(get(e.PYTHON_FILES) or ()),
+            python_archives=tuple(get(e.PYTHON_ARCHIVES) or ()),
             work_dir=get(e.WORK_DIR),
             storage=StorageOptions.of({option.key: get(option) for option in _STORAGE}),
             memory=MemoryLimits(get(e.EPOCH_MEMORY), get(e.OUTPUT_LIMIT), get(e.PROCESS_MEMORY)),
             tls=TlsFiles.wanted(settings, INTERNAL_ENABLED),
             local=_local(settings),
+            queryable=get(q.QUERIES_ENABLE),
         )
 
 

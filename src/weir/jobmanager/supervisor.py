@@ -24,6 +24,7 @@ from weir.jobmanager.assembly import EpochFacts
 from weir.jobmanager.background import carry_out
 from weir.jobmanager.checkpoints import CheckpointEvents
 from weir.jobmanager.engine import AttemptStart, Batch, Engine
+from weir.jobmanager.epoch_times import EpochTimes
 from weir.jobmanager.failures import from_failure, is_recoverable, known_error, to_error
 from weir.jobmanager.job import Failure, Job, brief
 from weir.jobmanager.job_actions import (
@@ -57,7 +58,7 @@ from weir.jobmanager.job_states import (
     Wish,
 )
 from weir.jobmanager.network import Reception, SlotNetwork, Staged
-from weir.jobmanager.operations import ExceptionView
+from weir.jobmanager.operations import ExceptionView, exception_view
 from weir.jobmanager.overtake import BarrierEpoch
 from weir.jobmanager.reports import Reports
 from weir.jobmanager.restoration import JobSpec, Restoration, restored_entry
@@ -72,6 +73,7 @@ log = logging.getLogger("weir.job")
 TICK_S = 0.02
 _EXCEPTIONS_KEPT = 20
 _CLOSING = "closing the job"
+_ENDED = "the attempt has ended"
 
 
 class Supervisor:
@@ -99,6 +101,7 @@ class Supervisor:
         self.last_savepoint: str | None = None
         self.exceptions: deque[ExceptionView] = deque(maxlen=_EXCEPTIONS_KEPT)
         self.reports = Reports()
+        self.epoch_times = EpochTimes(self.clock, spec.settings.checkpoint.interval_ms is None)
         self.ended: Future[JobEnd] = Future()
         events = CheckpointEvents(self._completed, self._checkpoints_failed, self._staged_by)
         self.restoration = Restoration(spec, self.clock)
@@ -175,8 +178,7 @@ class Supervisor:
         """
         self._watch(attempt)
         if self.job.attempt != attempt or isinstance(self.job.state, Restarting):
-            msg = "the attempt has ended"
-            raise JobExecutionError(msg)
+            raise JobExecutionError(_ENDED)
 
     def fail(self, attempt: int, error: BaseException) -> None:
         """End an attempt that failed; what slots know about it is more than others do."""
@@ -197,8 +199,7 @@ class Supervisor:
             self._changed.notify_all()
 
     def _note_failure(self, attempt: int, error: WeirError) -> None:
-        now, name = self.clock.now_ms(), type(error).__name__
-        self.exceptions.append(ExceptionView(now, name, str(error), attempt))
+        self.exceptions.append(exception_view(error, self.clock.now_ms(), attempt))
         then = self.job.prospect(self.clock.monotonic_ms())
         log.warning("attempt %s failed, %s: %s", attempt, then, brief(error))
 
@@ -253,9 +254,8 @@ class Supervisor:
     def _watch(self, attempt: int) -> None:
         """Raise when a slot is known to have failed."""
         self.network.watch()
-        failure = self.network.registry.notice_lapsed()
-        if failure is not None and failure.attempt == attempt:
-            raise from_failure(failure, "")
+        if (lapsed := self.network.registry.notice_lapsed()) and lapsed.attempt == attempt:
+            raise from_failure(lapsed, "")
 
     def _look_at_input(self, attempt: int) -> None:
         if self._engine.input_is_over():
@@ -267,8 +267,7 @@ class Supervisor:
 
     def _is_due(self) -> bool:
         """Tell whether a timer is due, or a checkpoint that no batch is going to carry."""
-        timer = self.reports.next_timer_ms()
-        if timer is not None and timer <= self.clock.now_ms():
+        if (timer := self.reports.next_timer_ms()) is not None and timer <= self.clock.now_ms():
             return True
         return self.checkpoints.due() and self._engine.is_quiet()
 
@@ -339,6 +338,7 @@ class Supervisor:
 
     def _begin_attempt(self, attempt: int) -> None:
         self.reports.clear()
+        self.epoch_times.restart()
         old = self.network.registry.begin_attempt(attempt)
         # Gone before the new ones start: what they still write would escape the clean-up.
         self._tell_closing(self.network.dismiss(old, NEXT_ATTEMPT))
@@ -421,8 +421,8 @@ class Supervisor:
             error = from_failure(failure, "")
             log.error("slot %s was not closed in order: %s", failure.subtask, brief(error))
             if self.job.on_close_failed(error):
-                now, name = self.clock.now_ms(), type(error).__name__
-                self.exceptions.append(ExceptionView(now, name, str(error), failure.attempt))
+                now = self.clock.now_ms()
+                self.exceptions.append(exception_view(error, now, failure.attempt))
 
     def _run_control(self, attempt: int) -> None:
         """Run an epoch without input, unless another one is running."""
@@ -438,11 +438,13 @@ class Supervisor:
             reach("epoch begins")
             describe = partial(self._engine.describe, busy.after)
             barrier = self.checkpoints.begin_epoch(busy.number, describe)
-            epoch = Epoch(busy.number, barrier, busy.final)
+            epoch = Epoch(busy.number, barrier, busy.final, self.clock.now_ms())
             reach("epoch is decided")
             sent = BarrierEpoch.of(epoch, partial(self._engine.describe, busy.before, None))
-            with self._surroundings.overtaking(self.network, self.checkpoints, sent):
-                reports = self._engine.run_epoch(epoch, batch)
+            overtaking = self._surroundings.overtaking(self.network, self.checkpoints, sent)
+            read_ms = None if batch is None else batch.read_ms
+            with self.epoch_times.timing(busy.number, read_ms) as reports, overtaking:
+                reports += self._engine.run_epoch(epoch, batch)
             reach("epoch's results are here")
             self._keep(attempt, epoch, reports)
             self.checkpoints.epoch_done(barrier)
@@ -456,8 +458,7 @@ class Supervisor:
         """Keep what the subtasks reported, unless the attempt has failed in the meantime."""
         with self._changed:
             if not self.job.is_current(attempt, epoch.number):
-                msg = "the attempt has ended"
-                raise JobExecutionError(msg)
+                raise JobExecutionError(_ENDED)
             self.reports.keep(reports)
         for report in reports:
             for index, kind, values in report.rows:
@@ -478,6 +479,7 @@ class Supervisor:
         # A failover does not go back to a savepoint, so what it covers may come again.
         if ref in self.checkpoints.coordinator.completed:
             self.results.release_up_to(facts.shown_epoch)
+            self.epoch_times.covered(ref.checkpoint_id, facts.shown_epoch)
         self._surroundings.background.run(partial(self._engine.committed, facts.positions))
         if ref.kind == "savepoint":
             self.last_savepoint = ref.directory
@@ -486,13 +488,13 @@ class Supervisor:
 
     def _staged(self, staged: Staged) -> None:
         """Commit what a restored slot hands over, under the id of the restored checkpoint."""
-        point = self.restoration.point
-        if point is not None:
+        if (point := self.restoration.point) is not None:
             self._staged_by(point.metadata.checkpoint_id, staged)
 
     def _staged_by(self, checkpoint_id: int, staged: Staged) -> None:
         try:
             self._surroundings.commit(checkpoint_id, staged)
+            self.epoch_times.committed(checkpoint_id)
         except Exception as error:
             what = f"committing checkpoint {checkpoint_id} on the driver failed: {error}"
             self._checkpoints_failed(what)

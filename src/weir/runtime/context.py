@@ -16,6 +16,7 @@ from weir.keygroup import KeyGroupRange
 from weir.metrics import MetricGroup
 from weir.notices import warn_once
 from weir.runtime.operator import TaskFacts
+from weir.runtime.queryable import QueryableNames
 from weir.state.operator_state import OperatorStateStore
 from weir.state.raw import NO_RAW_INPUTS, RawInputs, RawKeyedOutput, RawOperatorOutput
 from weir.state.ttl import TtlStates
@@ -27,12 +28,17 @@ class KeyedStateStore:
     """Access to the keyed state of one operator."""
 
     def __init__(
-        self, node: OperatorNode, backend: KeyedBackend | None, ttl: TtlStates | None = None
+        self,
+        node: OperatorNode,
+        backend: KeyedBackend | None,
+        ttl: TtlStates | None = None,
+        queryable: QueryableNames | None = None,
     ) -> None:
         """Bind to one operator of one subtask; `ttl` holds its states that expire."""
         self._node = node
         self._backend = backend
         self._ttl = ttl
+        self._queryable = queryable
 
     def get_state(self, state_descriptor: Any) -> Any:
         """Return a ValueState."""
@@ -75,6 +81,8 @@ class KeyedStateStore:
                 f"'{self._node.name}' has no keys"
             )
             raise UsageError(msg)
+        if descriptor.queryable_name is not None and self._queryable is not None:
+            self._queryable.add(descriptor.queryable_name, self._node, descriptor.name)
         if self._ttl is not None and descriptor.ttl_config is not None:
             return self._ttl.bind(descriptor)
         return self._backend.state(descriptor)
@@ -92,7 +100,7 @@ class RuntimeContext(KeyedStateStore):
         ttl: TtlStates | None = None,
     ) -> None:
         """Bind to one operator of one subtask; `ttl` holds its states that expire."""
-        super().__init__(node, backend, ttl)
+        super().__init__(node, backend, ttl, facts.queryable)
         self._facts = facts
         self._metrics = metrics
 

@@ -25,11 +25,15 @@ class Barrier(msgspec.Struct, frozen=True):
 
 
 class Epoch(msgspec.Struct, frozen=True):
-    """One epoch: its number, the barrier at its end, and whether it ends the bounded input."""
+    """One epoch: its number, the barrier at its end, and whether it ends the bounded input.
+
+    `now_ms` is its processing time by the driver's clock, where slots must agree on one.
+    """
 
     number: int
     barrier: Barrier | None = None
     final: bool = False
+    now_ms: int | None = None
 
     @property
     def checkpoint_id(self) -> int | None:

@@ -7,7 +7,8 @@ what follows:
     b"P"  pickle of (values, timestamps | None, keys | None, groups as bytes of uint16 | None)
     b"Q"  several of those, each after its length as uint32, little-endian
     b"A"  Arrow IPC stream of one record batch; column `__ts` holds timestamps and `__kg` key
-          groups where the edge has them; keys are fields of the record
+          groups where the edge has them; keys are fields of the record. Where the sender combined
+          records, `__merged` says how many are now one, or `__times` how often a record came
     b"C"  MessagePack array: control data of an upstream subtask (`Control`)
     b"R"  pickle of a report to the driver (`Report`): it holds users' records
 
@@ -40,6 +41,11 @@ from weir.runtime.report import Report
 REPORT_EDGE = -1
 TIMESTAMPS = "__ts"
 GROUPS = "__kg"
+MERGED = "__merged"
+"""How many records a row has the effect of."""
+TIMES = "__times"
+"""How many records like it a row stands for."""
+WEIGHTS = (MERGED, TIMES)
 MIN_WATERMARK = -(1 << 63)
 MAX_WATERMARK = (1 << 63) - 1
 
@@ -66,10 +72,11 @@ class Chunk:
     """A run of records of one edge, as parallel lists; `None` lists mean "none of them has one".
 
     `numbers` holds integer keys, and groups, once more as arrays, where they came as such. `type`
-    is that of the columns that the records were, None when they were none.
+    is that of the columns that the records were, None when they were none. `merged` says how many
+    records each is made of, None where nobody combined any.
     """
 
-    __slots__ = ("groups", "keys", "numbers", "timestamps", "type", "values")
+    __slots__ = ("groups", "keys", "merged", "numbers", "timestamps", "type", "values")
 
     def __init__(
         self,
@@ -81,6 +88,7 @@ class Chunk:
     ) -> None:
         """Hold the lists as they are."""
         self.numbers = numbers
+        self.merged: list[int] | None = None
         self.type: Any = None
         self.values = values
         self.timestamps = timestamps
@@ -93,12 +101,14 @@ class Chunk:
 
     def rows(self, start: int, stop: int | None = None) -> Chunk:
         """Return some of the records."""
-        return Chunk(
+        part = Chunk(
             self.values[start:stop],
             None if self.timestamps is None else self.timestamps[start:stop],
             None if self.keys is None else self.keys[start:stop],
             None if self.groups is None else self.groups[start:stop],
         )
+        part.merged = None if self.merged is None else self.merged[start:stop]
+        return part
 
 
 class ColumnChunk:
@@ -293,8 +303,14 @@ def join_chunks(chunks: list[Chunk]) -> Chunk:
 
 def batch_to_chunk(batch: pa.RecordBatch, edge: EdgeNode) -> Chunk:
     """Return the records of a batch of a columnar payload."""
-    timestamps, groups, owners = None, None, None
+    timestamps, groups, owners, merged = None, None, None, None
+    if TIMES in batch.schema.names:
+        batch = _repeated(batch)
     names = batch.schema.names
+    if MERGED in names:
+        merged = batch.column(MERGED).to_pylist()
+        batch = batch.drop_columns([MERGED])
+        names = batch.schema.names
     if GROUPS in names:
         owners = batch.column(names.index(GROUPS)).to_numpy()
         groups = owners.tolist()
@@ -313,7 +329,15 @@ def batch_to_chunk(batch: pa.RecordBatch, edge: EdgeNode) -> Chunk:
         numbers=None if numbers is None else (numbers, owners),
     )
     chunk.type = edge.type
+    chunk.merged = merged
     return chunk
+
+
+def _repeated(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return all records of rows that came several times."""
+    times = batch.column(TIMES).to_numpy()
+    batch = batch.drop_columns([TIMES])
+    return batch.take(pa.array(np.repeat(np.arange(batch.num_rows), times)))
 
 
 def read_batch(payload: pa.Buffer) -> pa.RecordBatch:
@@ -426,3 +450,10 @@ def size_of(frames: Sequence[Frame]) -> int:
 def payload_views(column: pa.Array) -> list[pa.Buffer]:
     """Return the payloads of a frame column as buffers, without copying them."""
     return [value.as_buffer() for value in column]
+
+
+def incoming_of(batch: pa.RecordBatch) -> list[Incoming]:
+    """Return the frames of a record batch of `FRAME_SCHEMA` as they arrive, without copying."""
+    columns: list[Any] = [batch.column(i).to_pylist() for i in (1, 2)]
+    payloads = payload_views(batch.column(3))
+    return [Incoming(e, o, p) for e, o, p in zip(*columns, payloads, strict=True)]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from weir.backend.base import SharedFiles, SnapshotKind
 from weir.backend.factory import BackendContext, BackendSettings, BackgroundExecutor, NoSharedFiles
@@ -26,6 +26,7 @@ from weir.graph.plan import EdgeNode, OperatorNode
 from weir.runtime.columnar import ColumnInput
 from weir.runtime.frame import MIN_WATERMARK, Chunk
 from weir.runtime.memory import MemoryLimits
+from weir.runtime.queryable import QueryableNames
 from weir.runtime.raised import last_given, shorten, user_traceback
 
 Consumer = Callable[[Chunk], None]
@@ -49,6 +50,12 @@ class TaskFacts:
     background: BackgroundExecutor | None = None
     newer_output: NewerOutput = NewerOutput.NONE
     memory: MemoryLimits = field(default_factory=MemoryLimits)
+    epoch_ms: int | None = None
+    queryable: QueryableNames = field(default_factory=QueryableNames)
+
+    def now_ms(self) -> int:
+        """Return the processing time of the epoch, the same in all slots, or else the clock's."""
+        return self.clock.now_ms() if self.epoch_ms is None else self.epoch_ms
 
     def snapshot_kind(self, *, full: bool, native: bool = False) -> SnapshotKind:
         """Return how keyed state is snapshotted for a checkpoint."""
@@ -73,6 +80,9 @@ class TaskFacts:
 
 class Operator:
     """One operator in one subtask."""
+
+    by_epoch: ClassVar[bool] = False
+    """Whether its processing time is that of the epoch, not that of its slot's clock."""
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
         """Take the plan's node; nothing of the user runs before `open`."""
@@ -185,7 +195,7 @@ class Operator:
 
     def emit_tagged(self, values: list[Any], timestamps: list[int | None] | None) -> None:
         """Hand records to main and side outputs, by the tags among them."""
-        tagged = [i for i, v in enumerate(values) if _is_tagged(v)]
+        tagged = _tagged(values)
         if not tagged:
             self.emit_results(values, timestamps)
             return
@@ -253,5 +263,13 @@ class Operator:
         return UserFunctionError(self.node.name, f"<{name}>", user_traceback(error))
 
 
-def _is_tagged(value: Any) -> bool:
-    return value.__class__ is tuple and len(value) == 2 and value[0].__class__ is OutputTag
+def _tagged(values: list[Any]) -> list[int]:
+    """Return where records of side outputs are."""
+    kinds = set(map(type, values))
+    if tuple not in kinds or (len(kinds) == 1 and 2 not in set(map(len, values))):
+        return []
+    return [
+        i
+        for i, v in enumerate(values)
+        if v.__class__ is tuple and len(v) == 2 and v[0].__class__ is OutputTag
+    ]

@@ -108,7 +108,7 @@ class StatefulOperator(Operator):
         self.event_timers: Timers = TimerQueue(EVENT_TIMERS, keys, groups)
         self.processing_timers: Timers = TimerQueue(PROCESSING_TIMERS, keys, groups)
         if node.keyed:
-            context = facts.backend_of(node.id)
+            context = replace(facts.backend_of(node.id), operator_name=node.name)
             if node.in_batch:
                 context = replace(context, settings=BackendSettings(one_key=True))
             self.backend = create_backend(context, keys, groups, self.namespace_type())
@@ -137,6 +137,7 @@ class StatefulOperator(Operator):
             self.node.max_parallelism,
             backend_kind=chosen.kind,
             options=chosen.options,
+            operator=self.node.name,
         )
 
     def restore(
@@ -172,7 +173,7 @@ class StatefulOperator(Operator):
         function = self.function
         raw, self._raw_inputs = self._raw_inputs, NO_RAW_INPUTS
         if hasattr(function, "initialize_state"):
-            keyed = KeyedStateStore(self.node, self.backend, self.ttl)
+            keyed = KeyedStateStore(self.node, self.backend, self.ttl, self.facts.queryable)
             context = InitializationContext(
                 self.restored_checkpoint, self.operator_store, keyed, raw
             )

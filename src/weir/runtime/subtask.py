@@ -48,6 +48,7 @@ from weir.runtime.in_flight import InFlight, LevelProgress, keep
 from weir.runtime.memory import LevelOutput
 from weir.runtime.metrics import MetricSample, report_metrics
 from weir.runtime.operator import Operator, TaskFacts
+from weir.runtime.pace import Pace
 from weir.runtime.raised import unsendable
 from weir.runtime.report import Rows, SubtaskReport
 from weir.runtime.sinks import DriverSinkOperator
@@ -111,6 +112,7 @@ class Subtask:
         self._sync_ms: dict[int, int] = {}
         self._cut_id: int | None = None
         self._progress: LevelProgress | None = None
+        self._pace = Pace(facts.clock, STRIDE_ROWS)
         self.restored: dict[int, list[Incoming]] = {}
         self.restored_rows: list[Rows] = []
         for op in self.operators.values():
@@ -165,8 +167,10 @@ class Subtask:
         pauses: Pauses,
     ) -> list[Frame]:
         """Apply one epoch's input of one level and return what it sends on."""
+        begun = self.facts.clock.monotonic_ms(), self.facts.clock.now_ms()
         out: list[Frame] = []
         data: list[Incoming] = []
+        self.facts.epoch_ms = epoch.now_ms
         if level == 1:
             self.time.begin()
         for frame in self._with_restored(level, frames):
@@ -202,7 +206,7 @@ class Subtask:
                 op.clear_key()
                 op.end_epoch()
         out.extend(self._send_controls(level))
-        out.append(self._report(level, epoch.number, operators, size_of(out)))
+        out.append(self._report(level, epoch.number, operators, out, begun=begun))
         return out
 
     def _ends_here(self, control: Incoming, level: int) -> bool:
@@ -268,8 +272,9 @@ class Subtask:
             edge = edges[frame.edge]
             target = self.operators[edge.target]
             for chunk in unpack_strides(frame.payload, edge, STRIDE_ROWS):
-                target.process(chunk, edge.input_index)
-                between()
+                for part in self._pace.parts(chunk):
+                    target.process(part, edge.input_index)
+                    between()
             reach("slot.epoch")
 
     def _process_sliced(
@@ -327,8 +332,9 @@ class Subtask:
     def _on_processing_time(self, operators: list[Operator]) -> None:
         if self.plan.batch:
             return
-        now = self.facts.clock.now_ms()
+        clock_ms, epoch_ms = self.facts.clock.now_ms(), self.facts.now_ms()
         for op in operators:
+            now = epoch_ms if op.by_epoch else clock_ms
             due = op.next_processing_timer()
             if due is not None and due <= now:
                 op.on_processing_time(now)
@@ -384,26 +390,38 @@ class Subtask:
             )
         return frames
 
-    def _report(self, level: int, epoch: int, operators: list[Operator], sent: int) -> Frame:
+    def _report(
+        self,
+        level: int,
+        epoch: int,
+        operators: list[Operator],
+        out: list[Frame],
+        *,
+        begun: tuple[int, int],
+    ) -> Frame:
         timers = [*(op.next_processing_timer() for op in operators), self.time.next_ms()]
         if self.plan.batch:
             timers = []
         stateful = [op for op in operators if isinstance(op, StatefulOperator)]
+        beside_sources = self.time.source_marks() if level == 1 else {}
+        begun_ms, since_ms = begun
         report = SubtaskReport(
             level=level,
             subtask=self.facts.subtask,
             epoch=epoch,
             rows=self._rows,
-            bytes_sent=sent,
+            bytes_sent=size_of(out),
             records_in={op.node.index: op.records_in for op in operators},
             records_out={op.node.index: op.records_out for op in operators},
             entries=sum(op.state_entries() for op in stateful),
             watermark=min((op.watermark for op in operators), default=0),
             next_timer_ms=min((t for t in timers if t is not None), default=None),
             metrics=self._metrics(operators),
+            busy_ms=self.facts.clock.monotonic_ms() - begun_ms,
+            begun_ms=since_ms,
+            watermarks=beside_sources | {op.node.index: op.watermark for op in operators},
         )
-        number = origin(self.facts.subtask, level)
-        frame = Frame(0, REPORT_EDGE, number, self._pack(report))
+        frame = Frame(0, REPORT_EDGE, origin(self.facts.subtask, level), self._pack(report))
         self._rows.clear()
         return frame
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from dataclasses import dataclass
 from functools import partial
@@ -14,17 +15,25 @@ from weir.checkpoint.metadata import SourceLayout, SourcePositions
 from weir.clock import Clock
 from weir.errors import JobExecutionError
 from weir.failpoint import reach
+from weir.jobmanager.backlog import Backlog, SourceBacklog, offsets_behind
 from weir.jobmanager.engine import AttemptStart, Batch, JobSide
 from weir.jobmanager.gateway import FlightNetwork
 from weir.jobmanager.settings import JobSettings
 from weir.runtime.epoch import Epoch
 from weir.runtime.report import SubtaskReport
 from weir.slot.spawn import start_slot
+from weir.spark.code import unpacked_at
 from weir.spark.direct import Relay
 from weir.spark.epochs import EpochRunner, EpochSpec
 from weir.spark.internals import is_initializing
 from weir.spark.planned_source import raised_by_planner
-from weir.spark.positions import initial_positions, prepare_query_dir, read_positions
+from weir.spark.positions import (
+    has_listed,
+    initial_positions,
+    prepare_query_dir,
+    read_positions,
+    read_time,
+)
 from weir.spark.session import query_settings
 from weir.spark.sources import Input
 from weir.spark.workspace import Workspace
@@ -118,9 +127,12 @@ class Attempt:
     def start_local_slots(self) -> None:
         """Let slots on this host start while Spark plans, instead of on first need."""
         network, attempt = self._shared.network, self._start.attempt
+        directory = unpacked_at(self._contact)
         for subtask in range(self._start.plan.slots if network.place.local else 0):
             if network.registry.locate(attempt, subtask, 0).status == "start":
-                process = start_slot(self._contact, attempt, subtask, network.host)
+                process = start_slot(
+                    self._contact, attempt, subtask, network.host, directory=directory
+                )
                 network.registry.started(attempt, subtask, process)
 
     def start_query(self) -> None:
@@ -149,7 +161,8 @@ class Attempt:
         try:
             positions = read_positions(self._directory, batch_id, self._shared.layout)
             reach("driver.epoch")
-            self._job.handle(Batch(self._start.attempt, positions, rows))
+            read_ms = read_time(positions)
+            self._job.handle(Batch(self._start.attempt, positions, rows, read_ms))
         except BaseException as error:
             # Spark searches the text for a traceback, and overflows its stack on a long one.
             reason = str(error).strip().partition("\n")[0][:_REASON_CHARS]
@@ -188,11 +201,44 @@ class Attempt:
             return False
         return idle_ms >= _GRACE_WHILE_PLANNING_MS or not self._query.status["isTriggerActive"]
 
+    def backlog(self) -> Backlog:
+        """Return how far the sources are behind; nothing before the first batch, or without Spark.
+
+        From any thread: nobody but people who watch depends on it.
+        """
+        query = self._query
+        try:
+            progress = None if query is None or self._closed else query.lastProgress
+        except Exception as error:
+            log.debug("Spark does not say how far its sources are: %s", error)
+            return Backlog()
+        if progress is None:
+            return Backlog()
+        steps = {str(name): int(ms) for name, ms in progress.durationMs.items()}
+        return Backlog(tuple(map(_backlog, progress.sources)), steps)
+
     def run_epoch(self, epoch: Epoch, batch: Batch | None) -> list[SubtaskReport]:
         """Run an epoch."""
-        reports = self._runner.run(None if batch is None else batch.rows, epoch)
+        if batch is None:
+            reports = self._runner.run(None, epoch)
+        else:
+            reports = self._runner.run(batch.rows, epoch, self._over_at(batch.positions))
         self._idle_since_ms = self._shared.clock.monotonic_ms()
         return reports
+
+    def _over_at(self, positions: SourcePositions) -> list[int]:
+        """Return the source operators that are read to their end at a position, but for known ones.
+
+        Nobody else says it of files whose rows Spark reads: there may be none.
+        """
+        given = self._shared.given
+        operators = {index: given.columns[index].operator for index in given.files}
+        return [
+            operator
+            for index, operator in operators.items()
+            if operator not in self._runner.told
+            and has_listed(positions, index, given.files[index])
+        ]
 
     def _refuse_unwanted(self) -> None:
         """Raise when nobody wants the epoch that is running: Spark does not interrupt Python."""
@@ -209,6 +255,22 @@ class Attempt:
                 self._query.stop()
         finally:
             self._runner.close(spark_is_lost=spark_is_lost)
+
+
+def _backlog(source: Any) -> SourceBacklog:
+    return SourceBacklog(
+        description=str(source.description),
+        rows=int(source.numInputRows),
+        rows_per_second=_finite(source.inputRowsPerSecond),
+        handled_per_second=_finite(source.processedRowsPerSecond),
+        read_to=source.endOffset,
+        latest=source.latestOffset,
+        behind=offsets_behind(source.endOffset, source.latestOffset),
+    )
+
+
+def _finite(rate: float | None) -> float:
+    return 0.0 if rate is None or not math.isfinite(rate) else float(rate)
 
 
 class _Draining:

@@ -1,4 +1,4 @@
-"""Shipping the user's own modules: what lies next to the program is importable in slots too.
+"""Shipping what a program brings: what lies next to it is importable, archives are unpacked.
 
 What is shipped is executed, so it is only ever read from where this process itself wrote it. It
 stays there as long as the process lives: executors that start later fetch it, also for other jobs
@@ -11,12 +11,17 @@ import hashlib
 import os
 import sys
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from weir.errors import UsageError
+from weir.jobmanager.dependencies import archive_and_target
+from weir.slot.spawn import Contact
 from weir.storage.private_files import temporary_directory
 
 _MAX_FILES = 500
@@ -33,6 +38,64 @@ def ship_code(spark: SparkSession, extra: Iterable[str] = ()) -> None:
     found = importable_beside(getattr(main, "__file__", None), getattr(main, "__package__", None))
     if found is not None:
         spark.sparkContext.addPyFile(str(_archive(*found)))
+
+
+def directory_of(archives: Sequence[str]) -> str | None:
+    """Return the name of the directory for a program's archives as they are now; None without any.
+
+    Other archives have another directory: Spark never forgets one, nor the place it goes to.
+    """
+    if not archives:
+        return None
+    digest = hashlib.sha256()
+    for archive in archives:
+        path, _ = archive_and_target(archive)
+        local = None if "://" in path else os.stat(path)
+        now = None if local is None else (os.path.abspath(path), local.st_size, local.st_mtime_ns)
+        digest.update(repr((archive, now)).encode())
+    return f"weir-archives-{digest.hexdigest()[:16]}"
+
+
+def ship_archives(spark: SparkSession, archives: Sequence[str], directory: str) -> None:
+    """Let Spark unpack archives on every host, in a directory below that of its files."""
+    for number, (path, target) in enumerate(map(archive_and_target, archives)):
+        uri = path if "://" in path else _renamed(Path(path), f"{directory}-{number}").as_uri()
+        spark.sparkContext.addArchive(f"{uri}#{directory}/{quote(target)}")
+    # A local executor has the driver's directory, and unpacks anew before its next task: now, when
+    # no slot looks.
+    spark.range(1).count()
+
+
+def _renamed(archive: Path, name: str) -> Path:
+    """Return the archive under a name of its own: Spark serves one file of each name."""
+    key = (os.getpid(), name)
+    if key not in _archives:
+        kind = ".tar.gz" if archive.name.lower().endswith(".tar.gz") else archive.suffix
+        link = temporary_directory("weir-archive-") / f"{name}{kind}"
+        link.symlink_to(archive.absolute())
+        _archives[key] = link
+    return _archives[key]
+
+
+def unpacked_at(contact: Contact) -> str | None:
+    """Return where this host has the program's archives; None if it has none."""
+    if contact.archives is None:
+        return None
+    return os.path.join(os.path.abspath(SparkFiles.getRootDirectory()), contact.archives)
+
+
+@contextmanager
+def working_in(directory: str | None) -> Iterator[None]:
+    """Have a working directory for a while; None changes nothing."""
+    if directory is None:
+        yield
+        return
+    before = os.getcwd()
+    os.chdir(directory)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def shippable(path: str) -> str:

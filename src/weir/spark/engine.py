@@ -13,6 +13,7 @@ from weir.checkpoint.metadata import SourcePositions, layout_of
 from weir.clock import Clock
 from weir.errors import JobExecutionError
 from weir.graph.plan import JobPlan, detach_sources
+from weir.jobmanager.backlog import Backlog
 from weir.jobmanager.engine import AttemptStart, Batch, JobSide
 from weir.jobmanager.gateway import FlightNetwork
 from weir.jobmanager.postmortem import OomKills, how_it_ended
@@ -20,7 +21,7 @@ from weir.jobmanager.settings import JobSettings
 from weir.runtime.epoch import Epoch
 from weir.runtime.report import SubtaskReport
 from weir.spark.attempt import Attempt, JobInput
-from weir.spark.code import ship_code
+from weir.spark.code import ship_archives, ship_code
 from weir.spark.driver_sinks import DriverSinks
 from weir.spark.internals import JvmDeath, spark_stopped
 from weir.spark.positions import NO_OFFSET, offset_of
@@ -70,6 +71,8 @@ class SparkEngine:
             msg = "there is no plan to open sources of"
             raise JobExecutionError(msg)
         ship_code(self._spark, self._settings.python_files)
+        if self._network.place.archives is not None:
+            ship_archives(self._spark, self._settings.python_archives, self._network.place.archives)
         opener = SourceOpener(
             self._spark,
             self._workspace.spool,
@@ -131,6 +134,11 @@ class SparkEngine:
             line = offset_of(positions, number)
             if line != NO_OFFSET:
                 planner.committed(json.loads(line))
+
+    def backlog(self) -> Backlog:
+        """Return how far the sources are behind, as Spark said after its last batch."""
+        attempt = self._attempt
+        return Backlog() if attempt is None else attempt.backlog()
 
     def lost(self) -> str | None:
         """Say that Spark was stopped, or that its JVM died."""

@@ -8,7 +8,7 @@ pipes: the job is level 0 alone, and `weir.spark.direct` does the rest.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,7 @@ from weir.errors import WeirError
 from weir.graph.plan import JobPlan
 from weir.runtime.epoch import Epoch
 from weir.runtime.frame import REPORT_EDGE, Frame, unpack_frames, unpack_report
-from weir.runtime.report import SourceReport, SubtaskReport
+from weir.runtime.report import LevelZero, SourceReport, SubtaskReport
 from weir.slot.messages import EpochCall
 from weir.slot.spawn import Contact
 from weir.spark.batches import SAFE, BatchLimits, fixed_width, limits
@@ -85,7 +85,10 @@ class EpochSpec:
 
 
 class EpochRunner:
-    """Runs epochs of one attempt; not thread-safe, the caller serialises epochs."""
+    """Runs epochs of one attempt; not thread-safe, the caller serialises epochs.
+
+    `told` are the sources of which it was said that they are over.
+    """
 
     def __init__(self, spec: EpochSpec, spark: SparkSession, relay: Relay) -> None:
         """Take what all epochs share; stages are made when they are first needed."""
@@ -93,6 +96,9 @@ class EpochRunner:
         self._spark = spark
         self._relay = relay
         self._traffic: EpochTraffic | None = None
+        self._level_0 = LevelZero()
+        self._over: tuple[int, ...] = ()
+        self.told: set[int] = set()
         # A query has one session of its own; every batch brings another Python object for it.
         self._query: SparkSession | None = None
         self._controls: dict[tuple[SparkSession, int], DataFrame] = {}
@@ -103,9 +109,15 @@ class EpochRunner:
         self._schema = java_schema(spark, _FRAME_TYPE)
         self._salt = java_columns(spark, "salt")
 
-    def run(self, batch: DataFrame | None, epoch: Epoch) -> list[SubtaskReport]:
-        """Run an epoch over a batch (None: no input, only control rows); return the reports."""
+    def run(
+        self, batch: DataFrame | None, epoch: Epoch, over: Collection[int] = ()
+    ) -> list[SubtaskReport]:
+        """Run an epoch over a batch (None: no input, only control rows); return the reports.
+
+        The source operators in `over` are read to their end with it.
+        """
         call = EpochCall(self._spec.attempt, 0, epoch)
+        self._over = tuple(over)
         rows: list[Any] | None = None
         tried = is_direct(self._relay.limit, has_input=batch is not None, before=self._traffic)
         if tried and self._relay.connect():
@@ -118,10 +130,13 @@ class EpochRunner:
             log.debug("epoch %s was run by Spark", epoch.number)
         received = [unpack_report(bytes(r.payload)) for r in rows if r.edge == REPORT_EDGE]
         subtasks = [report for report in received if isinstance(report, SubtaskReport)]
+        sources = [report for report in received if isinstance(report, SourceReport)]
         if batch is not None:
-            sources = [report for report in received if isinstance(report, SourceReport)]
             self._note(sources, subtasks)
-        return self._complete(subtasks, epoch)
+        if sources:
+            self.told.update(self._over)
+        level_0 = self._level_0.reports(epoch.number, sources)
+        return [*self._complete(subtasks, epoch), *level_0]
 
     def _by_spark(self, batch: DataFrame | None, call: EpochCall) -> list[Any]:
         widths = self._spec.plan.level_parallelism
@@ -133,7 +148,7 @@ class EpochRunner:
                 frames = self._level_zero(session, batch)
             for level in range(1, len(widths)):
                 frames = self._level(session, frames, level)
-            with self._tasks_know(TaskCall(call)):
+            with self._tasks_know(TaskCall(call, over=self._over)):
                 return list(frames.rdd.collect())
 
     def _direct(self, batch: DataFrame | None, call: EpochCall) -> list[Frame] | None:
@@ -152,7 +167,8 @@ class EpochRunner:
             partitions = rows.partitions()
             if partitions > PARTITIONS_MAX:
                 return None
-            with self._tasks_know(TaskCall(call, allowance(self._relay.limit, partitions))):
+            allowed = allowance(self._relay.limit, partitions)
+            with self._tasks_know(TaskCall(call, allowed, self._over)):
                 packed = rows.collect_binary(_PAYLOAD)
         if len(packed) != partitions:
             msg = (
@@ -271,6 +287,8 @@ class EpochRunner:
     def _note(self, sources: list[SourceReport], subtasks: list[SubtaskReport]) -> None:
         """Remember what the next epoch is expected to be like."""
         self._traffic = EpochTraffic.of(sources, subtasks)
+        for report in sources:
+            self._level_0.add(report.undecoded)
         rows = sum(report.rows_read for report in sources)
         if rows:
             self._width = sum(report.bytes_read for report in sources) / rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from weir.jobmanager.background import BackgroundThread
 from weir.jobmanager.client import LocalJob
 from weir.jobmanager.gateway import FlightNetwork, SlotPlace
 from weir.jobmanager.origin import find_origin
+from weir.jobmanager.past import keep
 from weir.jobmanager.postmortem import HostProcesses
 from weir.jobmanager.preparation import Prepared
 from weir.jobmanager.recovery import RestorePoint
@@ -33,8 +35,13 @@ from weir.jobmanager.results import Results
 from weir.jobmanager.settings import JobSettings
 from weir.jobmanager.supervisor import Supervisor
 from weir.jobmanager.surroundings import Surroundings
+from weir.queryable.queries import StateQueries
+from weir.queryable.server import QueryServer, query_endpoint
+from weir.queryable.settings import QuerySettings
+from weir.rest.assets import page_link
 from weir.rest.server import RestServer, endpoint
 from weir.rest.settings import RestSettings
+from weir.spark.code import directory_of
 from weir.spark.engine import SparkEngine
 from weir.spark.internals import stop_progress_bar
 from weir.spark.resume import Resume
@@ -65,41 +72,64 @@ def start(graph: StreamGraph, prepare: Callable[[dict[str, str]], Prepared]) -> 
     settings, resolved = prepared.settings, prepared.resolved
     rest = _rest(resolved)
     announcement = None if rest is None else _announcement(rest)
+    queries = _queries(resolved)
     declare_types(graph)
     default = settings.parallelism or spark.sparkContext.defaultParallelism
     plan = compile_plan(graph, default, batch=prepared.batch)
     refuse_twin(plan.job_name, settings)  # again: starting Spark takes long enough for one
     submission = Submission(
-        graph, plan, settings, shown=resolved.shown(), announcement=announcement
+        graph,
+        plan,
+        settings,
+        shown=resolved.shown(),
+        origins=resolved.origins(),
+        announcement=announcement,
     )
     workspace = Workspace(new_job_id(), settings)
     try:
-        job = LocalJob(_supervisor(submission, spark, workspace))
+        supervisor, engine = _supervisor(submission, spark, workspace)
+        writes = None if announcement is None else partial(keep, log_dir=workspace.log_dir)
+        link = None if rest is None else page_link(rest.local_url, rest.token, workspace.job_id)
+        job = LocalJob(supervisor, writes, link, engine)
         job.supervisor.open()
     except BaseException:
         # A job that was refused, or whose sources cannot be read, leaves nothing behind.
         workspace.leave(JobEnd.FAILED)
         raise
+    if queries is not None and not plan.batch:
+        _serve_queries(job, queries, rest, announcement)
     job.start()
     if rest is not None:
         rest.register(job.control)
     if announcement is not None:
         announcement.update(job.supervisor)
+    if link is not None:
+        _tell(link)
     return job
+
+
+def _tell(link: str) -> None:
+    """Show people the link to the job's page; it holds the token, so it goes to no log."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"weir: the page of the job: {link}\n")
+        sys.stderr.flush()
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A program as it is to run; `shown` are its settings for people to see."""
+    """A program as it is to run; `shown` are its settings for people, `origins` their places."""
 
     graph: StreamGraph
     plan: JobPlan
     settings: JobSettings
     shown: Mapping[str, str]
+    origins: Mapping[str, str]
     announcement: Announcement | None
 
 
-def _supervisor(submission: Submission, spark: SparkSession, workspace: Workspace) -> Supervisor:
+def _supervisor(
+    submission: Submission, spark: SparkSession, workspace: Workspace
+) -> tuple[Supervisor, SparkEngine]:
     """Find what the job starts from, and put together what runs it."""
     plan, settings = submission.plan, submission.settings
     job_id, clock = workspace.job_id, SystemClock()
@@ -112,6 +142,7 @@ def _supervisor(submission: Submission, spark: SparkSession, workspace: Workspac
         local=is_local(spark),
         default_logs=settings.log_dir is None,
         tls=settings.tls,
+        archives=directory_of(settings.python_archives),
     )
     processes = HostProcesses(place.host, workspace.log_dir, clock)
     network = FlightNetwork(SlotRegistry(clock, settings.lease_ms, processes), clock, place)
@@ -126,6 +157,7 @@ def _supervisor(submission: Submission, spark: SparkSession, workspace: Workspac
         claim=origin.claim,
         lineage=origin.lineage,
         configuration=submission.shown,
+        origins=submission.origins,
         one_host=place.local,
     )
     surroundings = Surroundings(
@@ -136,7 +168,7 @@ def _supervisor(submission: Submission, spark: SparkSession, workspace: Workspac
         leave=workspace.leave,
     )
     results = Results(plan.batch or settings.checkpoint.interval_ms is not None)
-    return Supervisor(spec, engine, network, results, surroundings=surroundings)
+    return Supervisor(spec, engine, network, results, surroundings=surroundings), engine
 
 
 def _changed(workspace: Workspace, announcement: Announcement | None, job: Supervisor) -> None:
@@ -157,6 +189,33 @@ def _resume(point: RestorePoint | None, settings: JobSettings) -> Resume:
 
 def _announcement(rest: RestServer) -> Announcement:
     return Announcement(rest.local_url, rest.token or "", rest.files)
+
+
+def _queries(settings: Settings) -> QueryServer | None:
+    """Return what takes queries of state, None when that is switched off.
+
+    Raises:
+        UsageError: it is switched on, and cannot listen.
+    """
+    wanted = QuerySettings.of(settings)
+    return None if wanted is None else query_endpoint(wanted)
+
+
+def _serve_queries(
+    job: LocalJob,
+    server: QueryServer,
+    rest: RestServer | None,
+    announcement: Announcement | None,
+) -> None:
+    """Answer queries about the job until it ends, also by REST."""
+    queries = StateQueries(job.supervisor, server.settings.limits)
+    job.control.queries = queries
+    server.register(job.job_id, queries)
+    job.supervisor.ended.add_done_callback(lambda _: server.forget(job.job_id))
+    if rest is not None:
+        rest.state_token = server.token
+    if announcement is not None:
+        announcement.query_url, announcement.query_token = server.location, server.token
 
 
 def _rest(settings: Settings) -> RestServer | None:

@@ -14,9 +14,12 @@ from __future__ import annotations
 import builtins
 import os
 import subprocess
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import Any, NewType
 
 import pyarrow as pa
@@ -45,6 +48,8 @@ DAEMON_MODULE = "spark.python.daemon.module"
 _EXECUTION_ID = "spark.sql.execution.id"
 # A JVM that does not answer any more may need a moment to end.
 _ENDING_S = 2.0
+# What a worker meets when the JVM has hung up.
+_HANG_UPS = (BrokenPipeError, ConnectionResetError)
 
 JavaSchema = NewType("JavaSchema", object)
 JavaColumns = NewType("JavaColumns", object)
@@ -83,11 +88,26 @@ def _relay(read: int) -> None:
 def quiet_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Return what Java and its workers write to stderr, without what nobody can do anything about.
 
-    That is Java's warning about incubator modules.
+    That is Java's warning about incubator modules, and what the processes that plan splits print
+    when the JVM has hung up: Spark starts them by a daemon of its own; see `fork_workers`.
     """
+    trace: list[bytes] = []
     for line in lines:
-        if not line.startswith(b"WARNING: Using incubator modules:"):
-            yield line
+        if line.startswith(b"Traceback (most") or (trace and line.startswith(b" ")):
+            trace.append(line)
+            continue
+        told, trace = [*trace, line], []
+        if not line.startswith(b"WARNING: Using incubator modules:") and not _is_hang_up(told):
+            yield from told
+    yield from trace
+
+
+def _is_hang_up(trace: list[bytes]) -> bool:
+    """Tell whether lines are the trace of a daemon to which nobody listens any more."""
+    names = tuple(kind.__name__.encode() for kind in _HANG_UPS)
+    places = [line for line in trace[1:-1] if line.startswith(b"  File ")]
+    in_daemon = bool(places) and all(b"pyspark/daemon.py" in line for line in places)
+    return in_daemon and trace[-1].startswith(names)
 
 
 def stop_progress_bar(context: SparkContext) -> None:
@@ -280,15 +300,23 @@ def fork_workers() -> None:
     It is what `python -m pyspark.daemon` runs. If Spark starts workers in another way, they start
     cold or not at all. What workers print about a JVM that has hung up is left out: that is how a
     failover looks from there, and the reason for it is told elsewhere. They print with the `print`
-    of their modules.
+    and the `traceback` of their modules.
     """
     for module in (pyspark.daemon, pyspark.util):
         vars(module)["print"] = print_but_hang_ups
+    quiet = {**vars(traceback), "print_exc": print_exc_but_hang_ups}
+    vars(pyspark.daemon)["traceback"] = SimpleNamespace(**quiet)
     manager()
+
+
+def print_exc_but_hang_ups() -> None:
+    """Print the trace of the current exception, unless it says that nobody listens any more."""
+    if not isinstance(sys.exc_info()[1], _HANG_UPS):
+        traceback.print_exc()
 
 
 def print_but_hang_ups(*values: object, **options: Any) -> None:
     """Print, but for a trace that says that nobody listens any more."""
     text = " ".join(map(str, values)).rstrip()
-    if not text.rpartition("\n")[2].startswith(("BrokenPipeError", "ConnectionResetError")):
+    if not text.rpartition("\n")[2].startswith(tuple(kind.__name__ for kind in _HANG_UPS)):
         builtins.print(*values, **options)

@@ -43,6 +43,15 @@ def read_positions(
     )
 
 
+def read_time(positions: SourcePositions) -> int | None:
+    """Return when Spark decided what the batch reads, by its wall clock; None if it is not said."""
+    try:
+        said = json.loads(positions.offset_lines[1])["batchTimestampMs"]
+    except (IndexError, KeyError, TypeError, ValueError):
+        return None
+    return said if isinstance(said, int) and said > 0 else None
+
+
 def initial_positions(query_dir: Path, layout: tuple[SourceLayout, ...]) -> SourcePositions:
     """Return the positions before the first batch."""
     return SourcePositions(source_logs={LOG_DIRECTORY: str(query_dir)}, layout=layout)
@@ -168,6 +177,13 @@ def listed_files(log: Mapping[str, str]) -> set[str]:
         for line in text.splitlines()[1:]:
             names.add(unquote(str(json.loads(line)["path"])).rsplit("/", 1)[-1])
     return names
+
+
+def has_listed(positions: SourcePositions, index: int, files: int) -> bool:
+    """Tell whether a file source has come to so many files at a position."""
+    if file_log_offset(offset_of(positions, index)) is None:
+        return files == 0
+    return files <= 1 or len(listed_files(log_of(positions, index))) >= files
 
 
 def _lists_files(text: str) -> bool:

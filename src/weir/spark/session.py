@@ -61,6 +61,7 @@ def get_spark(app_name: str = "weir") -> SparkSession:
     use_running_python()
     active = SparkSession.getActiveSession()
     if active is not None:
+        _quieten_bridge()
         return active
     settings, quiet = _new_session_settings(), not os.environ.get("WEIR_SPARK_LOG")
     if quiet:
@@ -79,6 +80,13 @@ def get_spark(app_name: str = "weir") -> SparkSession:
         reason = str(error).strip().partition("\n")[0]
         msg = f"Spark did not start ({reason}): run 'weir doctor' to see what is missing"
         raise JobExecutionError(msg) from error
+
+
+def _quieten_bridge() -> None:
+    """Keep py4j from telling of every epoch, which calls this process, unless somebody chose."""
+    bridge = logging.getLogger("py4j")
+    if bridge.level == logging.NOTSET:
+        bridge.setLevel(logging.WARNING)
 
 
 def _new_session_settings() -> dict[str, str]:

@@ -7,8 +7,9 @@ offsets in one record.
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from pyspark.sql.types import StructType
 from weir.clock import SystemClock
 from weir.codec.arrow import arrow_schema_for, type_from_arrow
 from weir.connector.builtin_sources import DataFrameSource
-from weir.connector.decoder import ByFile, Decoder, JournalEntries, ReadAtOnce, TypedColumns
+from weir.connector.decoder import ByFile, Decoder, JournalEntries, TypedColumns
 from weir.connector.source import (
     FileRows,
     Journal,
@@ -54,6 +55,7 @@ from weir.spark.worker import SourceColumns
 _KEPT_FILES_PER_BATCH = 8
 _KEPT_ROWS_PER_FILE = 500_000
 _FILE = "__weir_file"
+_GLOB_SIGNS = re.compile(r"[\\*?{},\[\]^!]")
 # Spark's hidden column goes through these unchanged, and there is one source below them.
 _KEEP_FILES = {
     "EventTimeWatermark",
@@ -67,7 +69,10 @@ _KEEP_FILES = {
 
 @dataclass
 class OpenedSource:
-    """A source as a stream; `kept` is where the rows of a bounded DataFrame lie."""
+    """A source as a stream; `kept` is where the rows of a bounded DataFrame lie.
+
+    Bounded input whose rows Spark reads is over when it has come to so many `files`.
+    """
 
     node: OperatorNode
     bounded: bool
@@ -77,6 +82,7 @@ class OpenedSource:
     spool: RecordCount | None = None
     kept: Path | None = None
     planner: SplitPlanner | None = None
+    files: int | None = None
 
 
 @dataclass
@@ -84,7 +90,8 @@ class Input:
     """All sources of a program as one stream.
 
     By number of the source, `spools` are those whose records the program itself gives, `kept` is
-    where the rows of bounded DataFrames lie, and `planners` plan splits.
+    where the rows of bounded DataFrames lie, and `planners` plan splits. `files` says of bounded
+    input whose rows Spark reads how many files it has.
     """
 
     dataframe: DataFrame
@@ -95,6 +102,7 @@ class Input:
     spools: dict[int, RecordCount] = field(default_factory=dict)
     kept: dict[int, Path] = field(default_factory=dict)
     planners: dict[int, SplitPlanner] = field(default_factory=dict)
+    files: dict[int, int] = field(default_factory=dict)
 
 
 def declare_types(graph: StreamGraph) -> None:
@@ -156,6 +164,7 @@ class SourceOpener:
             self._records,
             type_info=node.output_type,
             position=self._resume.position(uid_of(node)),
+            side_outputs=frozenset(e.tag for e in plan.outputs_of(node.index) if e.tag),
         )
         stream = source.open(opening)
         # Whose time nobody asks for need not be told apart.
@@ -163,7 +172,8 @@ class SourceOpener:
         if isinstance(stream, FileRows):
             rows, decoder = self._files(stream), stream.decoder
             if source.bounded:
-                return OpenedSource(node, True, rows, ReadAtOnce(decoder))
+                # All files come in one epoch, so that the first one stands for all of them.
+                return OpenedSource(node, True, rows, decoder, files=1)
             return _opened_by_file(node, rows, decoder, by_file=timed)
         if isinstance(stream, TableRows):
             return self._table(node, stream, by_partition=timed)
@@ -175,9 +185,14 @@ class SourceOpener:
 
     def _files(self, rows: FileRows) -> DataFrame:
         reader = self._spark.readStream.format(rows.format).options(**rows.options)
-        if rows.path.is_file():
-            return reader.option("pathGlobFilter", rows.path.name).load(str(rows.path.parent))
-        return reader.load(str(rows.path))
+        if rows.schema is not None:
+            reader = reader.schema(rows.schema)
+        is_file = rows.path.is_file()
+        only = rows.only or ((rows.path.name,) if is_file else ())
+        if only:
+            reader = reader.option("pathGlobFilter", glob_of(only))
+        frame = reader.load(str(rows.path.parent if is_file else rows.path))
+        return frame.select(*rows.columns) if rows.columns else frame
 
     def _splits(self, node: OperatorNode, splits: Splits, *, bounded: bool) -> OpenedSource:
         reader = self._spark.readStream.option("maxFilesPerTrigger", splits.files_per_batch)
@@ -216,7 +231,7 @@ class SourceOpener:
 
     def _table(self, node: OperatorNode, rows: TableRows, *, by_partition: bool) -> OpenedSource:
         frame: DataFrame = rows.table
-        decoder = TypedColumns(rows.type_info, rows.partition_by if by_partition else ())
+        decoder: Decoder = TypedColumns(rows.type_info, rows.partition_by if by_partition else ())
         if frame.isStreaming:
             by_file = by_partition and not rows.partition_by
             return _opened_by_file(node, frame, decoder, by_file=by_file)
@@ -228,12 +243,13 @@ class SourceOpener:
             opened = self._splits(node, splits, bounded=True)
             opened.kept = kept
             return opened
+        files = len(list(kept.glob("*.parquet")))
         reader = self._spark.readStream.schema(frame.schema)
         stream = reader.option("maxFilesPerTrigger", _KEPT_FILES_PER_BATCH).parquet(str(kept))
         if by_partition and not rows.partition_by:
             stream = stream.select("*", F.col("_metadata.file_name").alias(_FILE))
-            return OpenedSource(node, True, stream, ByFile(decoder, _FILE), kept=kept)
-        return OpenedSource(node, True, stream, decoder, kept=kept)
+            decoder = ByFile(decoder, _FILE)
+        return OpenedSource(node, True, stream, decoder, kept=kept, files=files)
 
     def _keep(self, node: OperatorNode, frame: DataFrame) -> Path:
         """Keep the rows: computing them again might give others, or in another order."""
@@ -265,6 +281,11 @@ def _with_files(frame: DataFrame) -> DataFrame | None:
         return None
 
 
+def glob_of(names: Iterable[str]) -> str:
+    """Return the pattern of Hadoop's file systems that fits these names and no others."""
+    return "{" + ",".join(_GLOB_SIGNS.sub(r"\\\g<0>", name) for name in names) + "}"
+
+
 def uid_of(node: OperatorNode) -> str:
     """Return the name under which later programs find a source."""
     return node.uid or node.id
@@ -277,6 +298,7 @@ def unite(opened: list[OpenedSource]) -> Input:
     spools = {i: s.spool for i, s in enumerate(opened) if s.spool is not None}
     kept = {i: s.kept for i, s in enumerate(opened) if s.kept is not None}
     planners = {i: s.planner for i, s in enumerate(opened) if s.planner is not None}
+    files = {i: s.files for i, s in enumerate(opened) if s.files is not None}
     made = partial(
         Input,
         uids=uids,
@@ -285,6 +307,7 @@ def unite(opened: list[OpenedSource]) -> Input:
         spools=spools,
         kept=kept,
         planners=planners,
+        files=files,
     )
     if len(opened) == 1:
         only = opened[0]

@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from weir.clock import SystemClock
-from weir.connector.decoder import Decoder, Piece
+from weir.connector.decoder import END, Decoder, Piece
 from weir.errors import WeirError
 from weir.failpoint import reach
 from weir.graph.plan import JobPlan
@@ -42,6 +42,7 @@ from weir.slot.memory_watch import watch_memory
 from weir.slot.messages import EpochCall, SlotFailure
 from weir.slot.service import failure_message, out_of_memory
 from weir.slot.spawn import Contact, start_slot
+from weir.spark.code import unpacked_at, working_in
 
 CONTROL_ROW = -2
 PACKED_ROW = -3
@@ -70,10 +71,13 @@ class TaskCall(msgspec.Struct, frozen=True):
     """What the driver tells the tasks of an epoch.
 
     With `allowance` level 0 returns its frames to the driver, if they have no more bytes than that.
+    The source operators in `over` are read to their end with this epoch: rows cannot say it where
+    there are none.
     """
 
     call: EpochCall
     allowance: int | None = None
+    over: tuple[int, ...] = ()
 
 
 _decode_call = msgspec.json.Decoder(TaskCall).decode
@@ -112,23 +116,29 @@ class SourceTask:
         """Turn source rows into frames."""
         _watch_memory(self)
         try:
-            told = _told()
-            rest = iter(batches)
-            lists = self._run(rest)
-            if told.allowance is not None:
-                packed = _packed(lists, told.allowance)
-                for _ in rest:
-                    """Spark fails a task that leaves input unread, sooner or later."""
-                yield packed
-                return
-            salt = self.salts.__getitem__
-            for frames in lists:
-                yield frames_to_batch(frames, salt)
+            with working_in(unpacked_at(self.contact)):
+                yield from self._frames(batches)
         except Exception as error:
             report_failure(self.contact, failure_message(self.attempt, -1, error))
             raise
 
-    def _run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Frame]]:
+    def _frames(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        told = _told()
+        rest = iter(batches)
+        lists = self._run(rest, told.over)
+        if told.allowance is not None:
+            packed = _packed(lists, told.allowance)
+            for _ in rest:
+                """Spark fails a task that leaves input unread, sooner or later."""
+            yield packed
+            return
+        salt = self.salts.__getitem__
+        for frames in lists:
+            yield frames_to_batch(frames, salt)
+
+    def _run(
+        self, batches: Iterable[pa.RecordBatch], over: tuple[int, ...]
+    ) -> Iterator[list[Frame]]:
         plan = load_plan(self.plan_id, self.plan)
         partition = _task().partitionId()
         facts = TaskFacts(
@@ -139,6 +149,7 @@ class SourceTask:
             clock=SystemClock(),
             report=lambda index, kind, values: None,
         )
+        begun_ms, since_ms = facts.clock.monotonic_ms(), facts.clock.now_ms()
         side = SourceSide(plan, facts)
         rows = size = sent = 0
         for batch in batches:
@@ -151,9 +162,21 @@ class SourceTask:
                 if frames:
                     sent += size_of(frames)
                     yield frames
+        for operator in over:
+            side.take(operator, END)
         frames = [*side.take_frames(), *side.finish()]
         sent += size_of(frames)
-        report = pack_report(SourceReport(partition, rows, size, sent))
+        elapsed_ms = facts.clock.monotonic_ms() - begun_ms
+        told = SourceReport(
+            partition,
+            rows,
+            size,
+            sent,
+            undecoded=side.undecoded,
+            busy_ms=elapsed_ms,
+            begun_ms=since_ms,
+        )
+        report = pack_report(told)
         yield [*frames, Frame(0, REPORT_EDGE, origin(partition, 0), report)]
 
     def _decoded(self, batch: pa.RecordBatch) -> Iterator[tuple[int, Piece]]:
@@ -281,7 +304,8 @@ class PipeTask:
             if status == "ready":
                 return str(unix if slot_host == host or not tcp else tcp)
             if status == "start":
-                start_slot(self.contact, attempt, subtask, host)
+                directory = unpacked_at(self.contact)
+                start_slot(self.contact, attempt, subtask, host, directory=directory)
             elif status != "wait":
                 msg = f"slot {subtask}: {status} ({message})"
                 raise ChannelError(msg)

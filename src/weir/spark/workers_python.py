@@ -8,7 +8,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from weir.jobmanager.failures import to_error
+from weir.jobmanager.failures import of_workers
 from weir.spark.session import is_local
 
 _asked: set[str] = set()
@@ -31,7 +31,7 @@ def check_workers(spark: SparkSession) -> None:
     try:
         context.parallelize([0], 1).map(_answer).collect()
     except Exception as error:
-        raise to_error(error) from error
+        raise of_workers(error) from error
     _asked.add(application)
 
 

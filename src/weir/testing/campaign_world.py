@@ -340,6 +340,12 @@ class MemoryDisk:
         self.files[path] = _MemoryFile()
         return self.files[path]
 
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading."""
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return io.BytesIO(self.files[path].getvalue())
+
     def sync(self, stream: BinaryIO) -> None:
         """Everything is durable at once."""
 

@@ -33,6 +33,7 @@ class CrashingFileSystem:
         self._inner = LocalFileSystem()
         self._dead = False
         self._streams: list[_Stream] = []
+        self._read: list[BinaryIO] = []
         self._durable_size: dict[str, int] = {}
         self._undo: dict[str, list[Callable[[], None]]] = {}
 
@@ -57,6 +58,8 @@ class CrashingFileSystem:
         self._dead = True
         for stream in self._streams:
             stream.inner.close()
+        for read in self._read:
+            read.close()
         if not self._power_loss:
             return
         for path, size in self._durable_size.items():
@@ -88,6 +91,15 @@ class CrashingFileSystem:
             return stream
 
         return cast(BinaryIO, self.point(action))
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading; what is read of it is no crash point."""
+
+        def action() -> BinaryIO:
+            self._read.append(self._inner.open(path))
+            return self._read[-1]
+
+        return self.point(action)
 
     def sync(self, stream: BinaryIO) -> None:
         """Make contents durable."""

@@ -21,12 +21,12 @@ from weir.jobmanager.failures import from_failure
 from weir.runtime.epoch import Epoch
 from weir.runtime.frame import REPORT_EDGE, Frame, load_program, unpack_report
 from weir.runtime.operator import TaskFacts
-from weir.runtime.report import SubtaskReport
+from weir.runtime.report import LevelZero, SubtaskReport
 from weir.runtime.source_side import SourceSide
 from weir.slot.service import failure_message
 from weir.testing.clock import ManualClock
 from weir.testing.harness_slots import Hooks, InProcessNetwork
-from weir.testing.harness_sources import HarnessSources, split
+from weir.testing.harness_sources import PIECES, HarnessSources, split
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ class InProcessEngine:
         self._start: AttemptStart | None = None
         self._job: JobSide | None = None
         self._batches = 0
+        self._level_0 = LevelZero()
 
     @property
     def sources(self) -> HarnessSources:
@@ -90,6 +91,7 @@ class InProcessEngine:
 
     def begin(self, start: AttemptStart, job: JobSide) -> SourcePositions:
         """Rewind the sources and start all slots, one after the other."""
+        self._level_0 = LevelZero()
         self._hooks.step("attempt begins")
         self._hooks.begins()
         self._start, self._job, self.over = start, job, False
@@ -112,7 +114,9 @@ class InProcessEngine:
         start, job = self._begun()
         taken = self.sources.take(limit)
         self._batches += 1
-        job.handle(Batch(start.attempt, self.sources.positions(self._batches), taken))
+        positions = self.sources.positions(self._batches)
+        read_ms = self._clock.now_ms() if any(taken.values()) else None
+        job.handle(Batch(start.attempt, positions, taken, read_ms))
 
     def input_is_over(self) -> bool:
         """Tell what a test has said."""
@@ -134,7 +138,8 @@ class InProcessEngine:
         self._hooks.fails()
         received = [unpack_report(f.payload) for f in frames if f.edge == REPORT_EDGE]
         reports = [report for report in received if isinstance(report, SubtaskReport)]
-        return sorted(reports, key=lambda report: report.place)
+        reports.sort(key=lambda report: report.place)
+        return [*reports, *self._level_0.reports(epoch.number)]
 
     def _level_zero(self, start: AttemptStart, taken: dict[int, list[Any]]) -> list[Frame]:
         """Run level 0; an epoch without input has none, as on Spark."""
@@ -155,12 +160,16 @@ class InProcessEngine:
                 for source, values in taken.items():
                     self._feed(side, source, split(values, self._partitions)[partition])
                 frames += [*side.take_frames(), *side.finish()]
+                self._level_0.add(side.undecoded)
             except WeirError as error:
                 raise from_failure(failure_message(start.attempt, -1, error), "") from error
         return frames
 
     def _feed(self, side: SourceSide, source: int, values: list[Any]) -> None:
         """Feed records of a source, in runs of one partition where partitions have names."""
+        for piece in [value for value in values if isinstance(value, PIECES)]:
+            side.take(source, piece)
+        values = [value for value in values if not isinstance(value, PIECES)]
         if self._partition_of is None:
             side.take(source, Records(values))
             return

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from weir.errors import WeirError
 from weir.jobmanager.network import Reception, Staged
 from weir.jobmanager.registry import SlotEntry, SlotRegistry
 from weir.runtime.epoch import Epoch
-from weir.runtime.frame import Frame, Incoming, frames_to_batch, payload_views
+from weir.runtime.frame import Frame, Incoming, frames_to_batch, incoming_of
 from weir.runtime.subtask import Subtask
 from weir.slot.build import SlotIdentity, build_slot
 from weir.slot.channel import ChannelError
+from weir.slot.lookup import LookupAnswer, LookupCall, SlotStates
 from weir.slot.messages import (
     Acknowledge,
     Assignment,
@@ -33,6 +35,7 @@ from weir.slot.messages import (
 )
 from weir.slot.overtake import Overtake, Slices
 from weir.slot.service import SlotService, failure_message
+from weir.slot.stacks import Stack, stacks
 from weir.storage.base import Storage
 from weir.testing.clock import ManualClock
 from weir.testing.faulty_storage import SimulatedCrash
@@ -134,6 +137,11 @@ class InProcessNetwork:
         self._reception: Reception | None = None
 
     @property
+    def log_dir(self) -> Path | None:
+        """Slots in this process write no logs of their own."""
+        return None
+
+    @property
     def attempt(self) -> int:
         """The attempt whose slots are the current ones."""
         return self.registry.attempt
@@ -231,6 +239,10 @@ class InProcessNetwork:
                 reception.decline(message)
             case SlotFailure():
                 reception.failure(message)
+
+    def stacks(self, slot: SlotEntry, duration_ms: int) -> list[Stack]:
+        """Return where the threads of this process are: slots have none of their own."""
+        return stacks(duration_ms)
 
     def watch(self) -> None:
         """Renew the leases of slots that live and are heard, as their own threads do."""
@@ -341,6 +353,21 @@ class InProcessNetwork:
             made = made or done
         return made
 
+    def states(self, patience_ms: int) -> list[SlotStates]:
+        """Ask all slots which keyed states they know."""
+        return [
+            self._called(slot, "states", lambda s: s.states(self.attempt, patience_ms))
+            for slot in self._ready()
+        ]
+
+    def lookup(self, subtask: int, call: LookupCall) -> LookupAnswer:
+        """Let a slot look at its keyed state."""
+        slot = next((s for s in self._ready() if s.subtask == subtask), None)
+        if slot is None:
+            msg = f"slot {subtask} is not there"
+            raise ChannelError(msg)
+        return self._called(slot, "lookup", lambda s: s.lookup(call))
+
     def _called(self, slot: HarnessSlot, what: str, call: Callable[[SlotService], T]) -> T:
         def work() -> T:
             self._settings.hooks.step(f"{what} is asked")
@@ -448,7 +475,4 @@ def as_incoming(frames: list[Frame]) -> list[Incoming]:
     """Carry frames over a shuffle: into Arrow and back, as Spark and Flight do."""
     if not frames:
         return []
-    batch = frames_to_batch(frames, lambda target: target)
-    columns: list[Any] = [batch.column(i).to_pylist() for i in (1, 2)]
-    payloads = payload_views(batch.column(3))
-    return [Incoming(e, o, p) for e, o, p in zip(*columns, payloads, strict=True)]
+    return incoming_of(frames_to_batch(frames, lambda target: target))

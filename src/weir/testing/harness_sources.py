@@ -1,9 +1,11 @@
 """The sources of a job in the harness: lists of records, read from a position on.
 
 What a source gives is read through the source SPI when the job is made: the splits of collections,
-sequences and other sources with splits, planned ones as far as they are planned then, and the
-records of source functions, which run to their end. What Spark itself would read, DataFrames and
-text files, is refused.
+sequences and other sources with splits, planned ones as far as they are planned then, files that
+workers read, and the records of source functions, which run to their end. What Spark itself would
+read, DataFrames and text files, is refused. A test may let more records arrive at a source that was
+read; with `weir.connector.decoder.END` among them it says that nothing follows. Planned sources say
+that themselves.
 
 Invariant: a position is the index of the next record of a source. It travels through checkpoint
 metadata as text, so a job that resumes knows nothing but what was written down.
@@ -25,7 +27,15 @@ from weir.checkpoint.metadata import SourcePositions, layout_of
 from weir.clock import SystemClock
 from weir.codec.arrow import batch_to_rows
 from weir.connector import decoder
-from weir.connector.source import Journal, Opening, PlannedSplits, Source, SplitRows, Splits
+from weir.connector.source import (
+    FileRows,
+    Journal,
+    Opening,
+    PlannedSplits,
+    Source,
+    SplitRows,
+    Splits,
+)
 from weir.errors import UsageError
 from weir.graph.plan import JobPlan, OperatorNode
 from weir.runtime.context import InitializationContext, RuntimeContext
@@ -35,6 +45,8 @@ from weir.state.operator_state import OperatorStateStore
 
 Records = Sequence[Any] | Mapping[int, Sequence[Any]]
 _HEAD = ("v1", "{}")
+PIECES = (decoder.Mark, decoder.Partition, decoder.Undecoded)
+"""What may stand among the records of a source, beside them: what it says of itself."""
 
 
 class HarnessSources:
@@ -101,7 +113,12 @@ def _elements(plan: JobPlan, node: OperatorNode) -> list[Any]:
     source = node.function
     with TemporaryDirectory(prefix="weir-harness-") as directory:
         if isinstance(source, Source):
-            stream = source.open(Opening(node.name, Path(directory), type_info=node.output_type))
+            tags = frozenset(e.tag for e in plan.outputs_of(node.index) if e.tag)
+            stream = source.open(
+                Opening(node.name, Path(directory), type_info=node.output_type, side_outputs=tags)
+            )
+            if isinstance(stream, FileRows) and stream.format == "binaryFile":
+                return _read_files(stream)
             if isinstance(stream, Splits):
                 return _read(stream)
             if isinstance(stream, PlannedSplits):
@@ -134,12 +151,26 @@ def _read_planned(stream: PlannedSplits) -> list[Any]:
     finally:
         planner.close()
     names = pa.record_batch({"split": pa.array([s for task in planned for s in task], pa.string())})
-    return [value for decoded in rows.decode(names) for value in _values(decoded)]
+    found: list[Any] = []
+    for decoded in rows.decode(names):
+        found += [decoded] if isinstance(decoded, decoder.Mark) else _values(decoded)
+    return found
+
+
+def _read_files(stream: FileRows) -> list[Any]:
+    """Read files whole, in the order of their names; hidden ones are left out, as by Spark."""
+    below = [stream.path] if stream.path.is_file() else sorted(stream.path.rglob("*"))
+    paths = [str(path) for path in below if path.is_file() and path.name[0] not in "._"]
+    names = pa.record_batch({"path": pa.array(paths, pa.string())})
+    return [value for decoded in stream.decoder.decode(names) for value in _values(decoded)]
 
 
 def _values(decoded: decoder.Piece) -> list[Any]:
+    """Return the records of a piece; what was left out stands among them as it is."""
     if isinstance(decoded, decoder.Columns):
         return batch_to_rows(decoded.batch, decoded.type_info)
+    if isinstance(decoded, decoder.Undecoded):
+        return [decoded]
     return decoded.values if isinstance(decoded, decoder.Records) else []
 
 

@@ -15,10 +15,15 @@ from typing import Any
 
 from weir.errors import UsageError
 from weir.ids import new_job_id, unique_suffix
+from weir.jobmanager.backlog import Backlog
 from weir.jobmanager.directory import JobEntry, publish
 from weir.jobmanager.history import HistoryView
+from weir.jobmanager.logs import LogFile
 from weir.jobmanager.operations import JobView, SavepointFormat
+from weir.jobmanager.queries import JobQueries
+from weir.jobmanager.timeline import TimelineView
 from weir.rest import RestServer
+from weir.slot.stacks import Stack, stacks
 from weir.storage.processes import process_started
 
 _START_MS = 1_700_000_000_000
@@ -58,6 +63,10 @@ class ManualJob:
             now_ms=_START_MS + 1000,
         )
         self.checkpoints = HistoryView()
+        self.times = TimelineView()
+        self.log_files: list[LogFile] = []
+        self.backlog = Backlog()
+        self.queries: JobQueries | None = None
         self.autocomplete = autocomplete
         self.calls: list[Call] = []
         self.refusals: dict[str, Exception] = {}
@@ -94,6 +103,22 @@ class ManualJob:
     def history(self) -> HistoryView:
         """Return what the test has set."""
         return self.checkpoints
+
+    def timeline(self) -> TimelineView:
+        """Return what the test has set."""
+        return self.times
+
+    def logs(self) -> list[LogFile]:
+        """Return what the test has set."""
+        return self.log_files
+
+    def sources(self) -> Backlog:
+        """Return what the test has set."""
+        return self.backlog
+
+    def stacks(self, subtask: int, duration_ms: int = 0) -> list[Stack]:
+        """Return where the threads of this process are."""
+        return stacks(duration_ms)
 
     def savepoint(
         self, directory: str | None = None, form: SavepointFormat = "CANONICAL"

@@ -66,7 +66,7 @@ from weir.snapshot import FileHandle
 _NO_TREE = (ValueError, TypeError, OverflowError, RecursionError, msgspec.MsgspecError)
 
 
-def _scratch() -> Path:
+def scratch() -> Path:
     """Return a directory that is gone when the process ends."""
     made = tempfile.mkdtemp(prefix="weir-fuzz-", dir=MEMORY)
     atexit.register(shutil.rmtree, made, ignore_errors=True)
@@ -94,6 +94,7 @@ def _messages() -> list[bytes]:
         ),
         messages.Decline: messages.Decline(1, 0, 3, "disk"),
         messages.SlotFailure: messages.SlotFailure(1, 0, "ValueError", "text", operator="op"),
+        messages.Heartbeat: messages.Heartbeat(1, 0, messages.SlotUsage(1 << 30, 5, 3)),
         messages.Hello: messages.Hello(1, 0, 4711, "host", log_file="log"),
         messages.Register: messages.Register(1, 0, "unix", "tcp", staged=[("op", [b"x"])]),
         messages.Assignment: messages.Assignment(
@@ -280,7 +281,7 @@ def _entries() -> list[bytes]:
 
 
 def _prepare_entries() -> Callable[[bytes], None]:
-    folder = _scratch()
+    folder = scratch()
 
     def run(data: bytes) -> None:
         (folder / "job.json").write_bytes(data)
@@ -298,7 +299,7 @@ def _prepare_entries() -> Callable[[bytes], None]:
 
 
 def _staged() -> tuple[dict[str, Any], bytes]:
-    sink = staged_batch.StagedBatchSink(str(_scratch()), Types.ROW([Types.LONG(), Types.STRING()]))
+    sink = staged_batch.StagedBatchSink(str(scratch()), Types.ROW([Types.LONG(), Types.STRING()]))
     writer = sink.create_writer(WriterContext("0" * 32, "1" * 32, 1, 0, parallelism=1))
     writer.write_batch([(1, "a"), (2, None)], None)
     entry = json.loads(writer.prepare(1)[0])
@@ -351,7 +352,7 @@ class _Savepoint:
     """A savepoint on a disk, whose metadata or one of whose files is mutated."""
 
     def __init__(self) -> None:
-        self.root = _scratch()
+        self.root = scratch()
         self.place = self.root / take_savepoint(job(self.root))
         self.metadata = decode_metadata((self.place / "_metadata").read_bytes(), "_metadata")
 

@@ -4,10 +4,14 @@ ARGS ?=
 SEEDS ?= 1-10000
 UNIT = tests/unit tests/harness tests/model tests/golden tests/conformance \
 	--ignore=tests/conformance/test_remote_storage.py tests/test_tidy.py tests/test_public_api.py
+# Slots and workers of Spark are processes that import this checkout anew: compiled once, not each time.
+unexport PYTHONDONTWRITEBYTECODE
+# Tests sync files and databases all the time: in memory, where there is enough of it.
+IN_MEMORY = $$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 2000000 { print "TMPDIR=/dev/shm" }')
 WITH_JAVA = JAVA_HOME="$$(sh scripts/java_home.sh)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo unit test lint type docs campaign chaos fuzz all lock bench bench-quick
+.PHONY: help setup demo unit test lint type docs screenshots campaign chaos ends fuzz all lock bench bench-quick
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -19,10 +23,10 @@ demo: setup ## run the demonstration
 	@$(WITH_JAVA) .venv/bin/weir demo $(ARGS)
 
 unit: setup ## run the tests that need no Spark, no server and no campaign
-	@WEIR_TEST_EXAMPLES=0.1 $(PY) -m pytest -n 2 --dist worksteal -m "not spark and not hdfs and not kafka and not postgres and not campaign" $(UNIT) $(ARGS)
+	@env $(IN_MEMORY) WEIR_TEST_EXAMPLES=0.05 PYTHON=$(PY) sh scripts/unit.sh -m "not spark and not hdfs and not kafka and not postgres and not mariadb and not campaign" $(UNIT) $(ARGS)
 
 test: setup $(if $(strip $(ARGS)),,lint type) ## check style, types and all tests (ARGS="-k ttl": only those tests)
-	@$(WITH_JAVA) $(PY) -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(WITH_JAVA) $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup ## check style and formatting
 	@$(PY) -m ruff check
@@ -38,11 +42,17 @@ docs: setup ## write the generated pages and pictures anew
 	@$(PY) tests/docs/public_api.py
 	@$(PY) tests/docs/pictures.py --write
 
+screenshots: setup ## make the screenshots of the documentation anew (needs Chromium)
+	@$(PY) -m tests.page.screenshots
+
 campaign: setup ## crash 10,000 seeded jobs, in two processes (SEEDS=1-500 chooses others)
 	@PYTHON=$(PY) sh scripts/campaign.sh $(SEEDS) $(ARGS)
 
 chaos: setup ## attack a job on Spark with real faults (ARGS="--faults 100 --seed 7")
 	@$(WITH_JAVA) $(PY) -m tests.chaos $(ARGS)
+
+ends: setup ## attack a job from Kafka to Kafka and PostgreSQL, and both servers, with 40 faults
+	@$(WITH_JAVA) $(PY) -m tests.chaos --ends --faults 40 $(ARGS)
 
 fuzz: setup ## feed mutated bytes to all formats and to REST, ten minutes (ARGS="--seconds 60 --only rest")
 	@$(PY) -m tests.fuzz $(ARGS)

@@ -150,6 +150,8 @@ install_packages() {
     $pip install --use-pep517 -r requirements.lock
     # hatchling is pinned in the lock as well, so the build needs no second environment.
     $pip install --no-deps --no-build-isolation -e .
+    # pip compiles what it installs, and not what stays here; every slot and worker imports it.
+    $venv/bin/python -m compileall -q src
 }
 
 # The directory is part of the key: a virtual environment does not survive being moved.

@@ -95,6 +95,12 @@ Job ids are completed too, with the names of the jobs beside them where the shel
 The demonstration streams seeded card payments past broadcast rules into exactly-once Parquet files,
 kills a slot while the job runs, stops the job with a savepoint, goes on from it in a new job with
 one subtask more, and recounts the output from the input without using Weir.
+
+With `--kafka` it starts a Kafka broker, keeps a running total for every card between two topics
+exactly once, kills a slot, then the broker, starts that again, and compares what a reader of
+committed records sees with what was sent. The broker's jars come by Maven, once, into `weir` of the
+user's cache; Java, Maven and the extra `kafka` are looked for before anything starts. The broker
+ends with the command, however that ends.
 """,
     "doctor": """\
 Run it first when something does not start. Every problem comes with what to do about it.

@@ -20,6 +20,7 @@ from weir.datastream import AggregateFunction, StreamExecutionEnvironment
 
 def modules() -> list[Any]:
     names = ["weir.cep", "weir.common", "weir.datastream", "weir.metrics", "weir.testing"]
+    names.append("weir.table.types")
     for package in (weir.common, weir.datastream):
         found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         names += [m.name for m in found if not any(p[0] == "_" for p in m.name.split("."))]

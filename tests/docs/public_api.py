@@ -26,6 +26,8 @@ DOORS = (
     "weir.cep",
     # Below the backends, which implement its classes; programs import weir.datastream.state.
     "weir.common.state",
+    # PyFlink has no Spark to write by.
+    "weir.datastream.connectors.spark",
     "weir.errors",
     "weir.offline",
     "weir.state_processor",

@@ -16,6 +16,7 @@ from weir.config import ALL_OPTIONS, ConfigOption, security
 from weir.config import backend as b
 from weir.config import checkpointing as c
 from weir.config import execution as e
+from weir.config import queryable as q
 from weir.config import rest as r
 from weir.config import storage as s
 
@@ -72,7 +73,7 @@ ONLY_CHECKED = {c.INTERVAL_DURING_BACKLOG.key}
 
 def options_read(path: Path) -> set[str]:
     """Return the keys of the options that a module names, as attribute or as imported name."""
-    modules = {"b": b, "c": c, "e": e, "s": s, "r": r, "security": security}
+    modules = {"b": b, "c": c, "e": e, "s": s, "r": r, "security": security, "q": q}
     tree = ast.parse(path.read_text("utf-8"))
     names = {
         alias.name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import ClassVar
 
 import pytest
@@ -33,12 +32,6 @@ RETRYING = {
 }
 LONG = Time.minutes(10)
 every_mode = pytest.mark.parametrize("mode", MODES)
-
-
-@pytest.fixture(autouse=True)
-def no_threads_are_left():
-    yield
-    assert [t.name for t in threading.enumerate() if t.name.startswith("weir-async")] == []
 
 
 class Sum(AsyncFunction):

@@ -191,6 +191,7 @@ def test_a_savepoint_directory_that_cannot_be_written_fails_the_savepoint_alone(
     assert (tmp_path / "occupied").read_text() == "a regular file"
 
 
+@pytest.mark.slow
 def test_nothing_half_written_remains_on_a_disk_that_is_really_full(tmp_path):
     unshare = shutil.which("unshare")
     if unshare is None:

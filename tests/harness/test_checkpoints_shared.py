@@ -158,6 +158,7 @@ def test_checkpoints_really_share_files(kind):
     assert set(used(storage)) & before, "the chain ended with the attempt"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", list(ClaimMode), ids=lambda mode: mode.value)
 @every_kind
 def test_two_three_and_one_subtasks_give_the_right_answer_with_every_claim(kind, claim):
@@ -279,6 +280,7 @@ def test_a_failed_upload_between_two_others_leaves_nothing_and_loses_nothing(kin
     assert files(storage) == []
 
 
+@pytest.mark.slow
 @every_kind
 def test_a_damaged_newest_checkpoint_falls_back_to_an_older_one(kind):
     harness = job(kind, retained=3, behind_commits=BehindCommits.REPEAT)

@@ -96,6 +96,7 @@ def test_a_crash_after_an_overtaking_barrier_loses_and_repeats_nothing(at, when)
     assert lost_and_extra(expected(), harness.collected()) == (0, 0)
 
 
+@pytest.mark.slow
 def test_every_pause_of_both_levels_can_be_the_place_of_the_cut():
     env = environment()
     two_levels(env)

@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 import time
+import venv
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import py4j
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 
 PROGRAM = Path(__file__).parent / "programs" / "totals.py"
 FILES = 12
@@ -129,7 +132,10 @@ class Scenario:
     def run(self, **options: str) -> tuple[int, str]:
         """Run the program to its end."""
         process = self.start(**options)
-        output, _ = process.communicate(timeout=240)
+        try:
+            output, _ = process.communicate(timeout=240)
+        finally:
+            process.kill()  # unless it has ended
         return process.returncode, output
 
     def assert_exact(self) -> None:
@@ -157,6 +163,22 @@ def launch(launcher: str, master: str) -> list[str]:
     if launcher == "spark-submit":
         return [str(commands / "spark-submit"), "--master", master]
     return [sys.executable]
+
+
+def python_without_weir(root: Path) -> str:
+    """Make a Python that finds PySpark and nothing else, whatever the environment says."""
+    venv.create(root / "bare", with_pip=False)
+    packages = root / "packages"
+    packages.mkdir()
+    for package in (pyspark, py4j):
+        folder = Path(str(package.__file__)).parent
+        (packages / folder.name).symlink_to(folder)
+    python = root / "bare" / "bin" / "without-weir"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={packages} exec {root / "bare" / "bin" / "python"} "$@"\n'
+    )
+    python.chmod(0o755)
+    return str(python)
 
 
 def processes(text: str) -> list[int]:

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import brokers
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def test_a_smoke_run_of_weir_gives_right_results():
@@ -17,7 +18,34 @@ def test_a_smoke_run_of_weir_gives_right_results():
     chosen = ["--only", "a-1k,c-sum,h,w-sum,n11", "--contenders", "weir-hashmap"]
     command = [sys.executable, "-m", "benchmarks", "--smoke", *chosen]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=380, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.count("right result") == 5, done.stderr
+
+
+def test_what_a_page_costs_is_measured():
+    command = [sys.executable, "benchmarks/page.py", "--smoke"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "with a page" in done.stdout
+    assert int(done.stdout.split()[-1].replace(",", "")) >= 8
+
+
+@pytest.mark.kafka
+def test_a_smoke_run_between_topics_gives_right_results(tmp_path):
+    """It has a broker of its own, kills Weir's processes, and reads committed records."""
+    command = [sys.executable, "-m", "benchmarks.kafka_ends", "--smoke", "--contenders", "weir"]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env=brokers.with_kafka_jars(tmp_path),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "right result" in done.stdout

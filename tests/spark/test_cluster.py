@@ -6,15 +6,25 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pyspark
 import pytest
 from tests.certificates import make_files
-from tests.spark.scenario import Scenario, command, processes, wait_until
+from tests.servers import QUICK_JVM
+from tests.spark.scenario import (
+    Scenario,
+    command,
+    processes,
+    python_without_weir,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(600)]
 SPARK_HOME = Path(pyspark.__file__).parent
+BRINGING = Path(__file__).parent / "programs" / "bringing.py"
 
 
 class Cluster:
@@ -50,7 +60,7 @@ class Cluster:
             "master", "127.0.0.1", master, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"
         )
         found = re.compile(r"spark://127\.0\.0\.1:\d+")
-        wait_until(lambda: found.search(log.read_text()), 60, "the master's start")
+        wait_until(lambda: found.search(log.read_text()), 180, "the master's start")
         self.url = found.search(log.read_text()).group()
         worker = "org.apache.spark.deploy.worker.Worker"
         for number in (2, 3):
@@ -58,7 +68,7 @@ class Cluster:
             size = ("--cores", "1", "--memory", "1g", "--webui-port", "0")
             self.daemon(f"worker{number}", host, worker, "--host", host, *size, self.url)
         text = "Registering worker 127.0.0."
-        wait_until(lambda: log.read_text().count(text) == 2, 60, "both workers registering")
+        wait_until(lambda: log.read_text().count(text) == 2, 180, "both workers registering")
 
     def executors(self):
         return [
@@ -83,14 +93,19 @@ class Cluster:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     made = Cluster(tmp_path_factory.mktemp("cluster"))
-    made.start()
-    yield made
-    made.stop()
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
 
 
 @pytest.fixture
 def scenario(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    options = " ".join(QUICK_JVM)
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.executor.extraJavaOptions {options}\n")
     made = Scenario(tmp_path)
     made.write_input()
     return made
@@ -123,6 +138,32 @@ def test_driver_workers_and_slots_talk_over_tls(cluster, scenario, tmp_path):
     code, output = scenario.run(master=cluster.url)
     assert code == 0, output
     scenario.assert_exact()
+
+
+def test_what_a_program_brings_reaches_level_0_and_slots(cluster, scenario, tmp_path):
+    """In a session of the program's own; workers without Weir are refused before that."""
+    brought = tmp_path / "brought"
+    brought.mkdir()
+    (brought / "brought_along.py").write_text("def word():\n    return 'imported'\n")
+    (brought / "requirements.txt").write_text("msgspec\n")
+    with zipfile.ZipFile(brought / "data.zip", "w") as archive:
+        archive.writestr("word.txt", "unpacked")
+    arguments = [brought, python_without_weir(tmp_path), cluster.url, tmp_path / "logs"]
+    done = subprocess.run(
+        [sys.executable, str(BRINGING), *map(str, arguments)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    refused, *rows = done.stdout.splitlines()
+    assert "set PYSPARK_PYTHON, or spark.pyspark.python of spark-submit" in refused
+    assert sorted(rows) == [
+        f"{n} level 0: imported unpacked, slot: imported unpacked" for n in "123"
+    ]
+    assert "[Stage " not in done.stderr
 
 
 @pytest.mark.parametrize("size", ["1 mb", "0"], ids=["direct", "by Spark"])

@@ -1,6 +1,7 @@
 """Every command against a running job in another process: what it does, and that the job goes on.
 
-One job lives through all of it, because starting Spark takes longer than all commands together.
+One job lives through all of it, because starting Spark takes longer than all commands together. It
+is detached, and many options have one dash, as people know them from Flink.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.cli.jobs import invoke
 from tests.spark.feeding import PROGRAM, Feed
 from tests.spark.scenario import wait_until
 
@@ -25,37 +25,40 @@ def feed(tmp_path):
         made.weir("cancel", job["job_id"])
 
 
-def test_commands_steer_a_running_job_and_its_output_stays_exact(feed, spark, monkeypatch):
-    job = feed.start("-p", "2")["job_id"]
+def test_commands_steer_a_running_job_and_its_output_stays_exact(feed, spark):
+    job = feed.start("-parallelism", "2")["job_id"]
     check_list(feed, job)
     feed.settle()
     check_savepoints(feed, job)
     check_refusals(feed, job)
-    check_twin(feed, job, monkeypatch)
+    check_twin(feed, job)
     check_rescaling(feed, job)
     feed.add()
-    savepoint = feed.told("stop", job)["savepoint"]
+    savepoint = feed.told("stop", "-savepointPath", feed.savepoints, "-type", "native", job)
+    savepoint = savepoint["savepoint"]
     assert feed.committed() - feed.expected() == {}
-    ended = json.loads(feed.weir("list", "-a", "--json").stdout)
+    ended = json.loads(feed.weir("list", "-all", "--json").stdout)
     assert [(one["job_id"], one["status"]) for one in ended] == [(job, "FINISHED")]
-    assert f"savepoint: {savepoint}" in feed.weir("list", "-a").stdout
+    listed = feed.weir("list", "-all").stdout
+    assert f"{job}  feed (FINISHED)  {PROGRAM.name}" in listed
+    assert f"savepoint: {savepoint}" in listed
     moved = feed.root / "moved"
     feed.savepoints.joinpath(savepoint.rpartition("/")[2]).rename(moved)
     check_resumed(feed, moved)
 
 
 def check_list(feed, job):
-    text = feed.weir("list").stdout
-    assert f"{job}  feed (RUNNING)" in text
+    text = feed.weir("list", "-running").stdout
+    assert f"{job}  feed (RUNNING)  {PROGRAM.name}" in text
     found = json.loads(feed.weir("list", "--json").stdout)
-    told = [(one["job_id"], one["name"], one["status"]) for one in found]
-    assert told == [(job, "feed", "RUNNING")]
+    told = [(one["job_id"], one["name"], one["status"], one["program"]) for one in found]
+    assert told == [(job, "feed", "RUNNING", str(PROGRAM))]
 
 
 def check_savepoints(feed, job):
     """A savepoint in a directory of choice, one in the configured one, and what is in them."""
     chosen = feed.root / "chosen"
-    given = feed.told("savepoint", job, chosen)["savepoint"]
+    given = feed.told("savepoint", job, chosen, "-yid", "application_1")["savepoint"]
     assert given.startswith(f"file://{chosen}/savepoint-{job[:6]}-")
     default = feed.told("savepoint", "feed")["savepoint"]
     assert default.startswith(f"file://{feed.savepoints}/savepoint-{job[:6]}-")
@@ -65,7 +68,7 @@ def check_savepoints(feed, job):
     assert states["total"] == len({row["key"] for row in feed.rows})
     assert [source["uid"] for source in shown["sources"]] == ["payments"]
     assert "uid 'totals'): parallelism 2 of at most 8" in feed.weir("state", "show", default).stdout
-    assert feed.told("savepoint", "-d", given) == {"disposed": given}
+    assert feed.told("savepoint", "-dispose", given) == {"disposed": given}
     assert list(chosen.iterdir()) == []
 
 
@@ -86,14 +89,16 @@ def check_refusals(feed, job):
     assert [one["status"] for one in json.loads(feed.weir("list", "--json").stdout)] == ["RUNNING"]
 
 
-def check_twin(feed, job, monkeypatch):
-    """The same program once more, in this process: with the same directory it is refused."""
-    monkeypatch.setenv("WEIR_RUN_DIR", feed.environment["WEIR_RUN_DIR"])
-    settings = [str(word) for word in (*feed.settings(), PROGRAM, feed.input, feed.output)]
-    refused = invoke("run", *settings)
-    assert refused.exit_code == 2
+def check_twin(feed, job):
+    """The same program once more, detached as well: with the same directory it is refused."""
+    settings = (*feed.settings(), PROGRAM, feed.input, feed.output)
+    refused = feed.weir("run", "-detached", *settings, code=2)
+    assert refused.stdout == ""
+    assert "started no job" in refused.stderr
     assert "job 'feed' is running already with checkpoints in" in refused.stderr
     assert f"weir stop {job}" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert [one["job_id"] for one in json.loads(feed.weir("list", "--json").stdout)] == [job]
 
 
 def check_rescaling(feed, job):
@@ -113,17 +118,19 @@ def check_rescaling(feed, job):
 
 
 def check_resumed(feed, moved):
-    """A moved savepoint starts a job with three subtasks; drained, timers have the last word."""
-    job = feed.start("-s", moved, "-p", "3")["job_id"]
-    refused = feed.weir("savepoint", "-d", moved, code=2).stderr
+    """The twin may run now, from a moved savepoint; drained, timers have the last word."""
+    words = ("-fromSavepoint", moved, "-claimMode", "no_claim", "--n", "-parallelism", "3")
+    job = feed.start(*words)["job_id"]
+    refused = feed.weir("savepoint", "-dispose", moved, code=2).stderr
     assert f"is in use: the running job 'feed' ({job}) was started from it" in refused
     assert (moved / "_metadata").exists()
     feed.add()
     feed.settle()
-    feed.weir("savepoint", "-d", moved)
+    feed.told("checkpoint", "-full", job)
+    feed.weir("savepoint", "-dispose", moved)
     assert not moved.exists()
     feed.add()
-    last = feed.told("stop", "--drain", "feed")["savepoint"]
+    last = feed.told("stop", "-drain", "feed")["savepoint"]
     shown = feed.told("state", "show", last)
     keyed = next(op for op in shown["operators"] if op["uid"] == "totals")
     assert keyed["parallelism"] == 3

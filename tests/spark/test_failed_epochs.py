@@ -48,7 +48,7 @@ def test_a_batch_whose_spark_job_fails_is_in_no_checkpoint_and_comes_again(env, 
     batches, failed, turns = [], [], []
     waiting = threading.Event()
 
-    def failing(self, batch, epoch):
+    def failing(self, batch, epoch, *over):
         if batch is not None:
             batches.append(epoch.number)
             # Not one with a barrier: its checkpoint would be under way and keep others back.
@@ -56,7 +56,7 @@ def test_a_batch_whose_spark_job_fails_is_in_no_checkpoint_and_comes_again(env, 
                 failed.append(epoch.number)
                 msg = "the job of this epoch failed"
                 raise RuntimeError(msg)
-        return run(self, batch, epoch)
+        return run(self, batch, epoch, *over)
 
     def held_back(self, batch, batch_id):
         try:

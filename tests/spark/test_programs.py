@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 import threading
+import zipfile
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.scenario import processes, wait_until
+from tests.spark.scenario import processes, python_without_weir, wait_until
 
 from weir.common import Duration, Row, Types, WatermarkStrategy
 from weir.common.job_status import JobStatus
@@ -98,13 +98,30 @@ def test_a_program_without_a_sink_runs(env, tmp_path):
     assert sorted(path.read_text().split()) == ["1", "2"]
 
 
-def test_workers_of_another_python_are_refused_before_the_first_epoch(env, spark, monkeypatch):
-    bare = shutil.which("python3", path="/usr/bin:/usr/local/bin")
-    if bare is None or subprocess.run([bare, "-c", "import weir"], check=False).returncode == 0:
-        pytest.skip("there is no Python without Weir")
-    monkeypatch.setattr(spark.sparkContext, "pythonExec", bare)
+def test_workers_of_another_python_are_refused_before_the_first_epoch(
+    env, spark, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", python_without_weir(tmp_path))
     with pytest.raises(UsageError, match=r"PYSPARK_PYTHON, or spark\.pyspark\.python"):
         collect(env.from_collection([1]))
+    assert not (tmp_path / "logs").exists()
+
+
+def test_archives_are_unpacked_where_functions_run(env, tmp_path):
+    with zipfile.ZipFile(tmp_path / "words.zip", "w") as archive:
+        archive.writestr("word.txt", "unpacked")
+    env.add_python_archive(str(tmp_path / "words.zip"), "words")
+
+    class InSlot(MapFunction):
+        def open(self, runtime_context):
+            self.word = Path("words/word.txt").read_text()
+
+        def map(self, value):
+            return value, self.word
+
+    numbers = env.from_collection([1, 2]).map(lambda n: (n, Path("words/word.txt").read_text()))
+    found = collect(numbers.key_by(lambda r: r[0]).map(InSlot()))
+    assert sorted(found) == [((n, "unpacked"), "unpacked") for n in (1, 2)]
 
 
 class Item:

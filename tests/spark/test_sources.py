@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import threading
 
+import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
 import pytest
 
-from weir.common import Types
+from weir.common import Types, WatermarkStrategy
 from weir.connector.decoder import TypedColumns
 from weir.datastream import KeyedCoProcessFunction, KeyedProcessFunction, SourceFunction
+from weir.datastream.connectors.base import DEAD_LETTERS
+from weir.datastream.connectors.file_system import FileSink, FileSource
+from weir.datastream.formats.csv import CsvReaderFormat, CsvSchema
+from weir.datastream.formats.orc import OrcBulkWriters
+from weir.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from weir.errors import UserFunctionError, WeirError
 from weir.spark import kept_rows, sources
 from weir.spark.kept_rows import reads_alike
+from weir.table import DataTypes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -183,3 +192,37 @@ def test_a_job_that_is_refused_leaves_nothing_behind(env, spark, tmp_path, resto
     with pytest.raises(WeirError):
         env.execute()
     assert not folder.exists() or list(folder.iterdir()) == []
+
+
+def test_files_of_formats_are_read_by_workers_and_bad_lines_counted(env, tmp_path):
+    rows = DataTypes.ROW([DataTypes.FIELD("n", DataTypes.BIGINT())])
+    inputs = tmp_path / "in dir"
+    (inputs / "csv" / "below").mkdir(parents=True)
+    (inputs / "csv" / "a.csv").write_text("1\nx\n2\n")
+    (inputs / "csv" / "below" / "b.csv").write_text("3\n")
+    (inputs / "csv" / ".hidden").write_text("nothing\n")
+    pq.write_table(pa.table({"n": [4, 5]}), inputs / "one.parquet")
+    (inputs / "other").mkdir()
+    (inputs / "other" / "one.parquet").write_text("of the same name, and nobody asks for it")
+    lines = CsvReaderFormat.for_schema(CsvSchema.builder().add_number_column("n").build())
+    no_marks = WatermarkStrategy.no_watermarks()
+    csv = FileSource.for_record_stream_format(lines, str(inputs / "csv")).build()
+    parquet = FileSource.for_bulk_file_format(
+        ParquetColumnarRowInputFormat(rows), str(inputs / "one.parquet")
+    )
+    first = env.from_source(csv, no_marks, "csv")
+    letters = first.get_side_output(DEAD_LETTERS).map(lambda letter: letter.value.decode())
+    both = first.union(env.from_source(parquet.build(), no_marks, "parquet"))
+    both.key_by(lambda row: row.n % 2).sink_to(
+        FileSink.for_bulk_format(str(tmp_path / "out"), OrcBulkWriters.for_row_type(rows)).build()
+    )
+    with letters.execute_and_collect() as found:
+        assert list(found) == ["x"]
+    written = [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
+    assert sorted(n for p in written for n in orc.read_table(p).column("n").to_pylist()) == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]

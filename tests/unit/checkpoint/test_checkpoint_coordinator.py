@@ -170,6 +170,7 @@ def test_the_pause_counts_from_the_completion() -> None:
     assert triggered(c.poll(2900)).ref.checkpoint_id == 2
 
 
+@pytest.mark.slow
 def test_a_full_queue_rejects() -> None:
     c = coordinator()
     for _ in range(1000):

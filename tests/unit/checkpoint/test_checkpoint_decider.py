@@ -129,6 +129,7 @@ def test_a_full_queue_of_people_refuses_the_new_request() -> None:
     assert result.queue == (MANUAL,)
 
 
+@pytest.mark.slow
 def test_the_queue_holds_a_thousand_requests() -> None:
     queue: Queue = ()
     dropped = 0

@@ -162,6 +162,7 @@ def times_read(plan: tuple[StateReads, ...]) -> Counter[tuple[str, int, int]]:
     )
 
 
+@pytest.mark.slow
 def test_flinks_random_repartitioning_keeps_every_element_as_often_as_it_should() -> None:
     rng = random.Random(42)
     for _ in range(400):

@@ -10,7 +10,7 @@ import pytest
 
 from weir.errors import StorageError
 from weir.jobmanager.announcement import refuse_twin
-from weir.jobmanager.directory import ENDED_KEPT, JobEntry, entries, publish, running
+from weir.jobmanager.directory import ENDED_KEPT, JobEntry, entries, known, publish, running
 from weir.jobmanager.settings import JobSettings
 from weir.storage.processes import process_started
 
@@ -38,11 +38,11 @@ def test_running_jobs_are_found_newest_first_and_updated_in_place(run_dir):
     assert [(e.job_id, e.savepoint) for e in entries()] == [("b", "file:///x"), ("a", None)]
 
 
-def test_a_job_whose_process_is_gone_is_forgotten(run_dir):
+def test_a_job_whose_process_is_gone_does_not_run_and_is_still_known(run_dir):
     publish(job("a"))
     publish(job("b", process="1"))
     assert [e.job_id for e in entries()] == ["a"]
-    assert sorted(p.name for p in run_dir.iterdir()) == ["a.json"]
+    assert sorted(e.job_id for e in known()) == ["a", "b"]
 
 
 def test_only_the_last_ended_jobs_are_remembered(run_dir):

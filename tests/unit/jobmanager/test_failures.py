@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weir.errors import JobExecutionError, UsageError, UserFunctionError
-from weir.jobmanager.failures import to_error
+from weir.jobmanager.failures import of_workers, to_error
 
 WORKER = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -37,6 +37,14 @@ def test_workers_without_weir_are_a_matter_of_settings():
     other = to_error(missing("weird"))
     assert isinstance(other, JobExecutionError)
     assert str(other).endswith("No module named 'weird'")
+
+
+def test_workers_that_lack_what_weir_needs_are_of_another_python():
+    error = of_workers(missing("msgspec"))
+    assert isinstance(error, UsageError)
+    assert "PYSPARK_PYTHON" in str(error)
+    assert str(error).endswith("a worker says: No module named 'msgspec'")
+    assert isinstance(of_workers(RuntimeError("the cluster is gone")), JobExecutionError)
 
 
 def test_a_failed_function_is_a_failed_job():

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import flight
 
 from weir.errors import StorageError
+from weir.jobmanager import gateway
 from weir.jobmanager.gateway import FlightNetwork, Gateway, SlotPlace
 from weir.jobmanager.registry import SlotRegistry
 from weir.slot import service
@@ -38,11 +39,12 @@ def handles():
     return [FileHandle(f"state-{i}", STATE_BYTES, i, bytes(STATE_BYTES)) for i in range(OPERATORS)]
 
 
+@pytest.mark.slow
 def test_state_of_many_operators_passes_in_one_acknowledgement():
     token, kept = bytes(TOKEN_BYTES), Kept()
     with tempfile.TemporaryDirectory() as directory:
         location = f"grpc+unix://{os.path.join(directory, 's')}"
-        gateway = Gateway(location, token, kept)
+        served = Gateway(location, token, kept)
         channel = Channel(location, token)
         try:
             shares = [
@@ -51,7 +53,7 @@ def test_state_of_many_operators_passes_in_one_acknowledgement():
             channel.call_struct("acknowledge", Acknowledge(0, 0, 1, None, shares), 60.0)
         finally:
             channel.close()
-            gateway.shutdown()
+            served.shutdown()
     assert sum(len(h.data) for p in kept.message.operators for h in p.layers) == 8 * STATE_BYTES
 
 
@@ -89,8 +91,9 @@ def silent():
 
 
 @pytest.fixture
-def committing(silent, tmp_path):
+def committing(silent, tmp_path, monkeypatch):
     """A job whose one slot, on another host, is silent in the middle of a commit."""
+    monkeypatch.setattr(gateway, "_COMMIT_LOOK_S", 0.01)
     clock = ManualClock()
     registry = SlotRegistry(clock, 10_000)
     registry.begin_attempt(0)
@@ -112,7 +115,7 @@ def test_failover_does_not_wait_for_the_commit_of_a_host_that_is_gone(committing
     # It has the time that a slot has to leave, from the moment when that is noticed.
     while not commit.done():
         clock.advance(1000)
-        wait([commit], 0.2)
+        wait([commit], 0.05)
     with pytest.raises(ChannelError, match=r"complete at grpc://.*attempt 0 has been over"):
         commit.result()
 
@@ -120,6 +123,6 @@ def test_failover_does_not_wait_for_the_commit_of_a_host_that_is_gone(committing
 def test_a_commit_of_the_current_attempt_may_take_long(committing, silent):
     _, commit, clock = committing
     clock.advance(300_000)
-    assert not wait([commit], 0.5).done
+    assert not wait([commit], 0.1).done
     silent.allowed.set()
     assert commit.result(30) == []

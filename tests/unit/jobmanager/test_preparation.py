@@ -21,6 +21,7 @@ from weir.datastream import (
 )
 from weir.datastream.state import ValueStateDescriptor
 from weir.errors import CorruptStateError, IncompatibleStateError, StorageError, UsageError
+from weir.graph.transformation import DEFAULT_BATCH_JOB_NAME, DEFAULT_JOB_NAME
 from weir.jobmanager.directory import JobEntry, publish
 from weir.jobmanager.preparation import prepare
 from weir.storage.processes import process_started
@@ -113,6 +114,24 @@ def test_a_twin_is_refused(tmp_path):
     with pytest.raises(UsageError, match=r"running already.*weir stop a{32}"):
         prepared(execution__checkpointing__dir=str(tmp_path / "chk"))
     prepared(name="others", execution__checkpointing__dir=str(tmp_path / "chk"))
+
+
+@pytest.mark.parametrize("name", [DEFAULT_JOB_NAME, DEFAULT_BATCH_JOB_NAME])
+def test_programs_without_a_name_are_no_twins(name, tmp_path):
+    place = f"file://{tmp_path}/chk"
+    pid = os.getpid()
+    publish(
+        JobEntry(
+            job_id="a" * 32,
+            name=name,
+            pid=pid,
+            process=process_started(pid),
+            url="http://127.0.0.1:1",
+            started_ms=1,
+            checkpoint_dir=place,
+        )
+    )
+    prepared(name=name, execution__checkpointing__dir=str(tmp_path / "chk"))
 
 
 def test_a_backend_without_its_package_is_refused(monkeypatch):

@@ -22,6 +22,7 @@ sys.stdout.buffer.write(dumps([Item("red"), Item("blue")]))
 """
 
 
+@pytest.mark.slow
 def test_records_of_a_class_of_the_main_module_are_readable_in_another_process():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, check=True)
     assert [item.color for item in pickle.loads(done.stdout)] == ["red", "blue"]

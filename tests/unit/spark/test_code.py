@@ -13,7 +13,15 @@ import pytest
 
 import weir.cli.main
 from weir.errors import UsageError
-from weir.spark.code import _archive, _modules, importable_beside, shippable
+from weir.spark.code import (
+    _archive,
+    _modules,
+    _renamed,
+    directory_of,
+    importable_beside,
+    shippable,
+    working_in,
+)
 
 
 @pytest.fixture
@@ -132,3 +140,38 @@ def test_files_and_zips_are_shipped_as_they_are_and_directories_as_zips(
     for wrong in ("empty", "none.py"):
         with pytest.raises(UsageError, match=f"python.files names .*{wrong}"):
             shippable(str(program / wrong))
+
+
+def test_archives_that_change_get_another_directory(tmp_path: Path) -> None:
+    assert directory_of(()) is None
+    archive = tmp_path / "data.zip"
+    archive.write_bytes(b"one")
+    given = [f"{archive}#data", "hdfs://nn/more.zip"]
+    first = directory_of(given)
+    assert directory_of(given) == first
+    assert directory_of([*given, "hdfs://nn/else.zip"]) != first
+    archive.write_bytes(b"other")
+    assert directory_of(given) != first
+
+
+def test_an_archive_has_a_name_of_its_own_and_keeps_what_tells_its_kind(
+    shared: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.b.tar.gz").write_bytes(b"packed")
+    link = _renamed(tmp_path / "a.b.tar.gz", "weir-archives-1-0")
+    assert link.name == "weir-archives-1-0.tar.gz"
+    assert link.read_bytes() == b"packed"
+    assert _renamed(tmp_path / "a.b.tar.gz", "weir-archives-1-0") == link
+    assert _renamed(tmp_path / "v1.2.zip", "weir-archives-1-1").suffixes == [".zip"]
+
+
+def test_a_working_directory_is_left_again(tmp_path: Path) -> None:
+    before = os.getcwd()
+    with working_in(str(tmp_path)):
+        assert os.getcwd() == str(tmp_path.resolve())
+    assert os.getcwd() == before
+    with pytest.raises(FileNotFoundError), working_in(str(tmp_path)):
+        Path("none").read_text()
+    assert os.getcwd() == before
+    with working_in(None):
+        assert os.getcwd() == before

@@ -11,9 +11,11 @@ from weir.errors import CorruptStateError, StorageError
 from weir.jobmanager.failures import is_recoverable
 from weir.spark.positions import (
     LOG_DIRECTORY,
+    has_listed,
     initial_positions,
     prepare_query_dir,
     read_positions,
+    read_time,
 )
 
 META = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
@@ -104,6 +106,24 @@ def test_sources_are_found_by_uid_when_some_were_added_and_removed(tmp_path):
     assert (new / "sources" / "2" / "0").read_text() == "v1\nx"
 
 
+@pytest.mark.parametrize(
+    ("offset", "files", "over"),
+    [
+        ("-", 0, True),  # there is nothing to come
+        ("-", 1, False),
+        ('{"logOffset":0}', 1, True),
+        ('{"logOffset":0}', 2, False),
+        ('{"logOffset":1}', 2, True),
+        ('{"logOffset":10}', 11, True),
+        ('{"logOffset":10}', 12, False),
+    ],
+)
+def test_files_are_over_when_the_log_has_all_of_them(tmp_path, offset, files, over):
+    directory = query_dir(tmp_path, 12, [[offset]])
+    positions = read_positions(directory, 0, layout_of(["s"]))
+    assert has_listed(positions, 0, files) == over
+
+
 def test_a_missing_log_entry_is_refused(tmp_path):
     old = query_dir(tmp_path, 3, [[json.dumps({"logOffset": n})] for n in range(3)])
     (old / "sources" / "0" / "1").unlink()
@@ -153,3 +173,20 @@ def test_a_job_directory_that_has_vanished_is_not_made_anew(tmp_path):
 def test_positions_that_cannot_be_read_name_the_directory(tmp_path):
     with pytest.raises(StorageError, match=r"query-3' cannot be used: No such file"):
         read_positions(tmp_path / "query-3", 0, layout_of(["a"]))
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (("v1", '{"batchTimestampMs":1790000000123,"conf":{}}', "{}"), 1790000000123),
+        (("v1", '{"batchTimestampMs":0}'), None),
+        (("v1", '{"batchTimestampMs":"soon"}'), None),
+        (("v1", "{}"), None),
+        (("v1", "[]"), None),
+        (("v1", "no JSON"), None),
+        (("v1",), None),
+        ((), None),
+    ],
+)
+def test_spark_says_when_it_decided_what_to_read(lines, expected):
+    assert read_time(SourcePositions(batch_id=0, offset_lines=lines)) == expected

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from weir.spark.internals import print_but_hang_ups, quiet_lines
+import pytest
+
+from weir.spark.internals import print_but_hang_ups, print_exc_but_hang_ups, quiet_lines
 
 HANG_UP = """\
 PySpark daemon failed to flush the output to the worker process:
@@ -23,6 +25,29 @@ def test_only_the_warning_about_incubator_modules_is_left_out():
     assert list(quiet_lines(lines)) == lines[1:]
 
 
+DAEMON = b'  File "/x/pyspark.zip/pyspark/daemon.py", line 95, in worker\n'
+OTHER = b'  File "/x/program.py", line 9, in f\n'
+TRACE, PIPE = b"Traceback (most recent call last):\n", b"BrokenPipeError: [Errno 32] Broken pipe\n"
+
+
+@pytest.mark.parametrize(
+    ("trace", "is_told"),
+    [
+        ([TRACE, DAEMON, DAEMON, PIPE], False),
+        ([TRACE, DAEMON, b"    outfile.flush()\n", b"ConnectionResetError\n"], False),
+        ([TRACE, DAEMON, OTHER, PIPE], True),
+        ([TRACE, DAEMON, b"ValueError: x\n"], True),
+        ([PIPE], True),
+        ([TRACE, DAEMON], True),
+    ],
+)
+def test_a_daemon_says_nothing_of_a_jvm_that_has_hung_up(trace, is_told):
+    around = [b"before\n", *trace]
+    assert list(quiet_lines(around)) == (around if is_told else around[:1])
+    around.append(b"after\n")
+    assert list(quiet_lines(around)) == (around if is_told else [around[0], around[-1]])
+
+
 def test_workers_do_not_print_that_nobody_listens_any_more(capsys):
     print_but_hang_ups(HANG_UP, file=sys.stderr)
     print_but_hang_ups("ValueError: BrokenPipeError is only mentioned", file=sys.stderr)
@@ -30,3 +55,19 @@ def test_workers_do_not_print_that_nobody_listens_any_more(capsys):
     out, err = capsys.readouterr()
     assert err == "ValueError: BrokenPipeError is only mentioned\n"
     assert out == "a-b\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "last"),
+    [
+        (BrokenPipeError(32, "Broken pipe"), []),
+        (ConnectionResetError(), []),
+        (ValueError("x"), ["ValueError: x"]),
+    ],
+)
+def test_traces_of_workers_are_printed_unless_the_jvm_has_hung_up(capsys, error, last) -> None:
+    try:
+        raise error
+    except BaseException:
+        print_exc_but_hang_ups()
+    assert capsys.readouterr().err.splitlines()[-1:] == last

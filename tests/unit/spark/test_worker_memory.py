@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
+
 from weir.jobmanager.failures import from_failure
 from weir.jobmanager.gateway import Gateway
 from weir.slot.channel import TOKEN_BYTES
@@ -44,6 +46,7 @@ class Kept:
         self.message = message
 
 
+@pytest.mark.slow
 def test_the_job_learns_which_operator_of_a_worker_took_the_memory():
     kept = Kept()
     with tempfile.TemporaryDirectory() as directory:

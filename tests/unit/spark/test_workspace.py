@@ -112,6 +112,7 @@ def test_sockets_have_a_new_directory_that_nobody_could_foresee(shared: Path) ->
     assert stat.S_IMODE(made.socket_dir.stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_all_that_a_killed_driver_left_goes_with_the_next_job(shared: Path) -> None:
     code = (
         "import os, signal; from weir.spark.workspace import Workspace\n"

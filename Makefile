@@ -11,7 +11,7 @@ IN_MEMORY = $$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 2000000 { pri
 WITH_JAVA = JAVA_HOME="$$(sh scripts/java_home.sh)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo unit test lint type docs screenshots campaign chaos ends fuzz all lock bench bench-quick
+.PHONY: help setup demo unit test archive lint type docs screenshots campaign chaos ends fuzz all lock bench bench-quick
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -25,8 +25,11 @@ demo: setup ## run the demonstration
 unit: setup ## run the tests that need no Spark, no server and no campaign
 	@env $(IN_MEMORY) WEIR_TEST_EXAMPLES=0.05 PYTHON=$(PY) sh scripts/unit.sh -m "not spark and not hdfs and not kafka and not postgres and not mariadb and not campaign" $(UNIT) $(ARGS)
 
-test: setup $(if $(strip $(ARGS)),,lint type) ## check style, types and all tests (ARGS="-k ttl": only those tests)
+test: setup $(if $(strip $(ARGS)),,lint type archive) ## check style, types and all tests (ARGS="-k ttl": only those tests)
 	@$(WITH_JAVA) $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+archive: setup
+	@$(WITH_JAVA) $(PY) -m tests.jvm_archive
 
 lint: setup ## check style and formatting
 	@$(PY) -m ruff check

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import settings
 from tests import brokers
 from tests.examples import MATRIX_SHARE, PART, PARTS, SHARE, SLOW_SHARE, STRIDES, examples
-from tests.servers import QUICK_JVM
+from tests.jvm_archive import QUICK_SPARK
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 # JVMs of tests live for seconds: to optimise their code takes longer than it saves, and nobody
 # looks at their pages.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(["-Dspark.ui.enabled=false", *QUICK_JVM]))
-os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", " ".join(QUICK_JVM))
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(["-Dspark.ui.enabled=false", *QUICK_SPARK]))
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", " ".join(QUICK_SPARK))
 
 # Some shells start what runs in the background with interrupts ignored, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -24,10 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.jvm_archive import QUICK_JVM
 
 CACHE = Path.home() / ".cache" / "weir-tests"
-# For JVMs that live for seconds or have little to do.
-QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # Every test process imports this file; most need no Spark.
 _SPARK = Path(importlib.util.find_spec("pyspark").origin).parent
 _JARS = _SPARK / "jars"

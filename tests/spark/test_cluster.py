@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 from tests.certificates import make_files
-from tests.servers import QUICK_JVM
+from tests.jvm_archive import QUICK_SPARK
 from tests.spark.scenario import (
     Scenario,
     command,
@@ -104,7 +104,7 @@ def cluster(tmp_path_factory):
 def scenario(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    options = " ".join(QUICK_JVM)
+    options = " ".join(QUICK_SPARK)
     (tmp_path / "spark-defaults.conf").write_text(f"spark.executor.extraJavaOptions {options}\n")
     made = Scenario(tmp_path)
     made.write_input()

@@ -71,7 +71,7 @@ def start(graph: StreamGraph, prepare: Callable[[dict[str, str]], Prepared]) -> 
     check_workers(spark)
     settings, resolved = prepared.settings, prepared.resolved
     rest = _rest(resolved)
-    announcement = None if rest is None else _announcement(rest)
+    announcement = None if rest is None else _announcement(rest, spark)
     queries = _queries(resolved)
     declare_types(graph)
     default = settings.parallelism or spark.sparkContext.defaultParallelism
@@ -187,8 +187,9 @@ def _resume(point: RestorePoint | None, settings: JobSettings) -> Resume:
     return Resume(point.metadata.sources, storage, point.directory)
 
 
-def _announcement(rest: RestServer) -> Announcement:
-    return Announcement(rest.local_url, rest.token or "", rest.files)
+def _announcement(rest: RestServer, spark: SparkSession) -> Announcement:
+    master = spark.sparkContext.master
+    return Announcement(rest.local_url, rest.token or "", rest.files, master)
 
 
 def _queries(settings: Settings) -> QueryServer | None:

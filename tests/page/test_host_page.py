@@ -66,6 +66,11 @@ def test_a_job_that_died_is_looked_at_and_started_again(
     page.locator("g.box", has_text="Count words").wait_for()
     tab(page, "Exceptions")
     page.get_by_text("is gone, and did not say why").first.wait_for()
+    # The server of the host has a log and threads too, which are none of this job's.
+    tab(page, "Logs")
+    page.get_by_text("No log of its slots is left on this host.").wait_for()
+    tab(page, "Threads")
+    page.get_by_text("nothing of it runs").wait_for()
     tab(page, "State")
     page.get_by_role("button", name="total").click()
     rows(page, "Rows of total").nth(7).wait_for()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -135,10 +135,15 @@ class FoundCheckpoint:
     savepoint_format: str | None = None
 
 
-def with_found(history: HistoryView, found: Sequence[FoundCheckpoint]) -> HistoryView:
-    """Add checkpoints that lie in directories, and mark those that are gone from there."""
+def with_found(
+    history: HistoryView, found: Sequence[FoundCheckpoint], looked: Collection[str] = ()
+) -> HistoryView:
+    """Add checkpoints that lie in directories, and mark those that are gone from there.
+
+    `looked` are directories of savepoints that could be read.
+    """
     places = {each.path.rstrip("/"): each for each in found}
-    kept = [_seen(entry, places) for entry in history.entries]
+    kept = [_seen(entry, places, looked) for entry in history.entries]
     known = {entry.path.rstrip("/") for entry in kept if entry.path is not None}
     more = [_entry(each) for path, each in places.items() if path not in known]
     entries = sorted([*kept, *more], key=lambda entry: entry.checkpoint_id, reverse=True)
@@ -150,13 +155,15 @@ def with_found(history: HistoryView, found: Sequence[FoundCheckpoint]) -> Histor
     )
 
 
-def _seen(entry: CheckpointEntry, places: Iterable[str]) -> CheckpointEntry:
+def _seen(
+    entry: CheckpointEntry, places: Collection[str], looked: Collection[str]
+) -> CheckpointEntry:
     if entry.status == "IN_PROGRESS":
         return replace(entry, status="FAILED", failure="the job ended before it was complete")
-    gone = entry.path is not None and entry.path.rstrip("/") not in places
+    path = (entry.path or "").rstrip("/")
     # Only what lay in the directory that was looked at can be missed there.
-    looked = not entry.is_savepoint and any(True for _ in places)
-    return replace(entry, discarded=True) if gone and looked else entry
+    missed = path.rpartition("/")[0] in looked if entry.is_savepoint else len(places) > 0
+    return replace(entry, discarded=True) if path and path not in places and missed else entry
 
 
 def _entry(found: FoundCheckpoint) -> CheckpointEntry:
@@ -175,12 +182,17 @@ class PastJob:
     """A job that does not run any more: everything can be seen, nothing can be asked of it."""
 
     def __init__(
-        self, entry: JobEntry, record: PastRecord, found: Sequence[FoundCheckpoint] = ()
+        self,
+        entry: JobEntry,
+        record: PastRecord,
+        found: Sequence[FoundCheckpoint] = (),
+        looked: Collection[str] = (),
     ) -> None:
         self.job_id = entry.job_id
         self.entry = entry
         self.record = record
         self.found = tuple(found)
+        self.looked = frozenset(looked)
         self.queries: JobQueries | None = None
 
     def view(self) -> JobView:
@@ -189,7 +201,7 @@ class PastJob:
 
     def history(self) -> HistoryView:
         """Return its checkpoints, as far as they are known or still there."""
-        return with_found(self.record.history, self.found)
+        return with_found(self.record.history, self.found, self.looked)
 
     def timeline(self) -> TimelineView:
         """Return how the job was over time."""

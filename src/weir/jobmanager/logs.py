@@ -112,6 +112,13 @@ class DriverLog(logging.Handler):
         """Return all lines that are kept."""
         return self.part(0, sys.maxsize)[1].decode()
 
+    def last(self, size: int) -> str:
+        """Return the last lines that have at most so many bytes together."""
+        begin, data = self.part(-size, size)
+        # A line that is cut is left out, unless the part begins with the first one of all.
+        whole = data if begin == self._forgotten else data.partition(b"\n")[2]
+        return whole.decode()
+
     def end(self) -> int:
         """Return how many bytes were ever written, which is where the next line begins."""
         with self._locked():

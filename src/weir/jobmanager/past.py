@@ -22,7 +22,7 @@ from weir.ids import unique_suffix
 from weir.jobmanager.backlog import Backlog
 from weir.jobmanager.directory import JobEntry, past_file, private_run_directory
 from weir.jobmanager.history import CheckpointEntry, HistoryView
-from weir.jobmanager.logs import LogFile, slot_logs
+from weir.jobmanager.logs import DriverLog, LogFile, slot_logs
 from weir.jobmanager.operations import ExceptionView, JobHandle, JobView, SavepointFormat
 from weir.jobmanager.queries import JobQueries
 from weir.jobmanager.timeline import TimelineView
@@ -31,24 +31,31 @@ from weir.storage.private_files import open_private
 
 log = logging.getLogger("weir.job")
 VERSION: Final = 1
+DRIVER_LOG_BYTES: Final = 64 << 10
 ENDED: Final = ("FINISHED", "CANCELED", "FAILED")
 
 
 @dataclass(frozen=True)
 class PastRecord:
-    """A job as it was when it was written down; metrics of functions and subtasks are left out."""
+    """A job as it was when it was written down; metrics of functions and subtasks are left out.
+
+    `driver_log` is the end of what loggers of Weir wrote in its driver.
+    """
 
     version: int
     view: JobView
     history: HistoryView
     timeline: TimelineView
     log_dir: str | None = None
+    driver_log: str = ""
 
 
 _decode = msgspec.json.Decoder(PastRecord).decode
 
 
-def record_of(job: JobHandle, log_dir: Path | None = None) -> PastRecord:
+def record_of(
+    job: JobHandle, log_dir: Path | None = None, driver_log: DriverLog | None = None
+) -> PastRecord:
     """Return what is written down about a job."""
     view = job.view()
     vertices = tuple(replace(vertex, metrics=()) for vertex in view.vertices)
@@ -58,6 +65,7 @@ def record_of(job: JobHandle, log_dir: Path | None = None) -> PastRecord:
         job.history(),
         job.timeline(),
         log_dir=None if log_dir is None else str(log_dir),
+        driver_log="" if driver_log is None else driver_log.last(DRIVER_LOG_BYTES),
     )
 
 
@@ -79,10 +87,10 @@ def write_record(record: PastRecord) -> None:
         raise StorageError(msg) from error
 
 
-def keep(job: JobHandle, log_dir: Path | None = None) -> None:
+def keep(job: JobHandle, log_dir: Path | None = None, driver_log: DriverLog | None = None) -> None:
     """Write a job down; one that cannot be runs all the same."""
     try:
-        write_record(record_of(job, log_dir))
+        write_record(record_of(job, log_dir, driver_log))
     except StorageError as error:
         log.warning("%s", error)
 

@@ -85,6 +85,15 @@ class Cluster:
         )
         return replace(found, entries=tuple(entries))
 
+    def driver_log(self, job_id: str, start: int, size: int) -> tuple[int, bytes]:
+        """Return where a part of the log of a job's driver begins, and the part.
+
+        Raises:
+            RefusedError: 404, there is no such job.
+        """
+        self.job(job_id)
+        return self.log.part(start, size)
+
     def page(self) -> Page:
         """Return what the page has to know of this server."""
         return Page(host=False, elsewhere=[], programs={})

@@ -56,7 +56,7 @@ class HostCluster(Cluster):
         with self._lock:
             found = self._past.get(job_id)
         if found is None:
-            raise RefusedError(404, f"Job {job_id} has not ended here: it is not known, or runs.")
+            raise _not_ended(job_id)
         listed = {place: _listed(place) for place in _directories(found.entry)}
         looked = [place.rstrip("/") for place, there in listed.items() if there is not None]
         return PastJob(found.entry, found.record, _checkpoints(found.entry, listed), looked)
@@ -77,6 +77,21 @@ class HostCluster(Cluster):
                     self._past[entry.job_id] = (
                         old if same and old is not None else PastJob(entry, read_record(entry))
                     )
+
+    def driver_log(self, job_id: str, start: int, size: int) -> tuple[int, bytes]:
+        """Return a part of what the driver of a job left of its log, not of this process's.
+
+        Raises:
+            RefusedError: 404, there is no such job, or it still runs.
+        """
+        self._refresh()
+        with self._lock:
+            found = self._past.get(job_id)
+        if found is None:
+            raise _not_ended(job_id)
+        data = found.record.driver_log.encode()
+        begin = start if start >= 0 else max(0, len(data) + start)
+        return begin, data[begin : begin + size]
 
     def page(self) -> Page:
         """Return the jobs of other processes, and the programs of those that have ended."""
@@ -127,6 +142,10 @@ class HostCluster(Cluster):
         """Wait for what runs in the background."""
         self._starting.shutdown(wait=False, cancel_futures=True)
         super().close()
+
+
+def _not_ended(job_id: str) -> RefusedError:
+    return RefusedError(404, f"Job {job_id} has not ended here: it is not known, or runs.")
 
 
 def _directories(entry: JobEntry) -> list[str]:

@@ -129,6 +129,11 @@ def driver_log(cluster: Cluster, request: Request) -> Part:
     return Part(*cluster.log.part(*_part(request)))
 
 
+def log_of_driver(cluster: Cluster, request: Request) -> Part:
+    """Return a part of the log of a job's driver; the server of a host has those of ended ones."""
+    return Part(*cluster.driver_log(request.path["jobid"], *_part(request)))
+
+
 def slot_log_list(cluster: Cluster, request: Request) -> m.Logs:
     """List the logs of a slot, of all attempts."""
     found = _slot_logs(cluster, request)
@@ -283,6 +288,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         "/jobmanager/log",
         driver_log,
         "What loggers of Weir wrote in the driver.",
+        response=str,
+        query=_PART,
+        media=_TEXT,
+    ),
+    Route(
+        "GET",
+        "/jobs/:jobid/driver-log",
+        log_of_driver,
+        "What loggers of Weir wrote in the driver of a job, also of one that has ended.",
         response=str,
         query=_PART,
         media=_TEXT,

@@ -71,6 +71,9 @@ def test_who_follows_the_driver_finds_the_next_line_also_when_old_ones_are_forgo
     assert log.part(0, 100) == (49, b"line 7\nline 8\nline 9\n")
     assert log.part(-7, 4) == (63, b"line")
     assert log.part(900, 4)[1] == b""
+    assert log.last(100) == "line 7\nline 8\nline 9\n"
+    assert log.last(15) == "line 8\nline 9\n"
+    assert log.last(3) == ""
 
 
 def test_a_record_that_nobody_else_handles_is_still_shown(tmp_path: Path) -> None:

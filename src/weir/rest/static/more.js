@@ -119,9 +119,9 @@ export function Logs({ job }) {
   useEffect(() => {
     const control = new AbortController();
     async function look() {
-      // The server of a host is not the driver of a job that has ended.
-      const { logs: own } = job.host ? { logs: [] } : await get("jobmanager/logs", control.signal);
-      const found = own.map((log) => ({ ...log, path: "jobmanager/log", label: "driver" }));
+      // The server of a host is not the driver of a job that has ended, but knows its last lines.
+      const { logs: own } = job.host ? { logs: [{ name: "driver.log", size: null }] } : await get("jobmanager/logs", control.signal);
+      const found = own.map((log) => ({ ...log, path: `jobs/${job.jid}/driver-log`, label: "driver" }));
       for (let subtask = 0; subtask < job.parallelism; subtask += 1) {
         const base = `taskmanagers/${prefix}-${subtask}`;
         const { logs } = await get(`${base}/logs`, control.signal);
@@ -133,10 +133,9 @@ export function Logs({ job }) {
     return () => control.abort();
   }, [job.jid, job.parallelism, job.attempt]);
   if (!files) return html`<${Problem} error=${error} />`;
-  if (!files.length) return html`<p class="quiet">No log of its slots is left on this host.</p>`;
   const log = files.find((each) => each.path === chosen) || files[0];
   return html`<p><label>Log <select value=${log.path} onChange=${(e) => setChosen(e.target.value)}>
-      ${files.map((f) => html`<option value=${f.path} selected=${f.path === log.path}>${f.label} (${bytes(f.size)})</option>`)}</select></label></p>
+      ${files.map((f) => html`<option value=${f.path} selected=${f.path === log.path}>${f.label}${f.size === null ? ": its last lines" : ` (${bytes(f.size)})`}</option>`)}</select></label></p>
     <${Follow} key=${log.path} path=${log.path} size=${log.size} name=${log.name} />`;
 }
 

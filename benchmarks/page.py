@@ -207,8 +207,10 @@ def interval(values: list[float]) -> tuple[float, float]:
     return ordered[edge], ordered[count - 1 - edge]
 
 
-def verdict(low: float, high: float) -> str:
+def verdict(low: float, high: float, pairs: int) -> str:
     """Say what a run has decided about the aim, given the cost of one page."""
+    if 2 / 2**pairs > DOUBT:
+        return f"not decided: {pairs} pairs are too few for an interval"
     if high <= AIM:
         return f"the aim of {AIM:.0%} is met"
     if low > AIM:
@@ -234,7 +236,7 @@ def say(alone: list[Round], watched: list[Round], asked: int, pages: int) -> Non
     )
     print(
         f"cost of one     {middle / pages:12.2%} of records/s, {low / pages:.2%} to "
-        f"{high / pages:.2%}: {verdict(low / pages, high / pages)}"
+        f"{high / pages:.2%}: {verdict(low / pages, high / pages, len(costs))}"
     )
     wanted = sum(each.seconds for each in watched) * pages * sum(1 / s for _, s in POLLS)
     print(f"requests        {asked:12,} of {wanted:,.0f} that so many pages send")

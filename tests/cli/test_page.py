@@ -156,19 +156,23 @@ def test_a_job_is_started_again_with_what_its_command_line_said(job: ManualJob) 
             "state.backend.type": "rocksdb",
             "s3.secret-key": "******",
             "execution.state-recovery.path": "file:///old",
+            "execution.state-recovery.claim-mode": "CLAIM",
+            "execution.state-recovery.ignore-unclaimed-state": "true",
         },
         origins={
             "parallelism.default": "the program",
             "state.backend.type": "the command line",
             "s3.secret-key": "the command line",
             "execution.state-recovery.path": "the command line",
+            "execution.state-recovery.claim-mode": "the command line",
+            "execution.state-recovery.ignore-unclaimed-state": "the command line",
         },
     )
-    entry = left(Path("/srv/words.py"), arguments=("--its-own", "x"))
+    entry = left(Path("/srv/words.py"), arguments=("--its-own", "x"), master="spark://h:7077")
     command = start_command(entry, record_of(job), "file:///s", 3)
     assert command[1:] == [
         *("-m", "weir.cli.main", "run", "-d", "--json", "-s", "file:///s"),
-        *("-D", "state.backend.type=rocksdb", "-p", "3"),
+        *("-D", "state.backend.type=rocksdb", "-p", "3", "--master", "spark://h:7077"),
         *("/srv/words.py", "--its-own", "x"),
     ]
 

@@ -35,6 +35,18 @@ def test_whoever_leaves_it_has_asked_for_nothing(opened: Open, link: str, live: 
     assert live.control.view().status == "RUNNING"
 
 
+def test_who_answers_by_keyboard_is_where_the_question_came_from(opened: Open, link: str) -> None:
+    page = opened(link)
+    button = page.get_by_role("group", name="Actions").get_by_role("button", name="Cancel")
+    button.focus()
+    for key in ("Escape", "Enter"):  # Enter presses what has the focus first: "Leave it"
+        page.keyboard.press("Enter")
+        page.get_by_role("dialog").wait_for()
+        page.keyboard.press(key)
+        page.get_by_role("dialog").wait_for(state="detached")
+        assert page.evaluate("document.activeElement.textContent") == "Cancel"
+
+
 def test_a_checkpoint_is_taken(opened: Open, link: str) -> None:
     page = opened(link)
     dialog = press(page, "Checkpoint")
@@ -54,6 +66,9 @@ def test_a_savepoint_is_taken_and_deleted(opened: Open, link: str, tmp_path: Pat
     page.get_by_role("dialog").get_by_role("button", name="Delete it").click()
     note(page, "The savepoint was deleted")
     assert list(folder.iterdir()) == []
+    gone = rows(page, "History of checkpoints").filter(has_text="savepoint, canonical")
+    gone.filter(has_text="DELETED").wait_for()
+    assert gone.get_by_role("button").count() == 0
 
 
 def test_what_fails_says_why(opened: Open, link: str, tmp_path: Path) -> None:

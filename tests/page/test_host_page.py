@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.live_job import counting, some_words
 from tests.page.test_views import rows, tab
 from tests.unit.rest.test_host import Starts, announce
 
+from weir.jobmanager.logs import DriverLog
 from weir.jobmanager.past import keep
 from weir.rest import RestServer
 from weir.rest.assets import page_link
@@ -20,6 +22,13 @@ from weir.storage.local import LocalStorage
 from weir.testing.harness import HarnessOptions, JobHarness
 
 pytestmark = pytest.mark.browser
+
+
+def spoken(text: str) -> DriverLog:
+    """The log of a driver that said one thing."""
+    log = DriverLog()
+    log.handle(logging.LogRecord("weir.job", logging.WARNING, "f", 1, text, (), None))
+    return log
 
 
 @pytest.fixture
@@ -33,7 +42,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[JobHarness]:
         job = JobHarness(counting().build_graph(name), 2, options).start()
         job.run_epoch(some_words(1))
         job.checkpoint()
-        keep(job.control)
+        keep(job.control, driver_log=spoken("the last words of a driver"))
         announce(job, storage.uri, **process)
         made.append(job)
     return made
@@ -66,6 +75,13 @@ def test_a_job_that_died_is_looked_at_and_started_again(
     page.locator("g.box", has_text="Count words").wait_for()
     tab(page, "Exceptions")
     page.get_by_text("is gone, and did not say why").first.wait_for()
+    # The server of the host has a log and threads too, which are none of this job's.
+    logging.getLogger("weir.test").warning("nobody's words")
+    tab(page, "Logs")
+    page.get_by_text("the last words of a driver").wait_for()
+    assert page.get_by_text("nobody's words").count() == 0
+    tab(page, "Threads")
+    page.get_by_text("nothing of it runs").wait_for()
     tab(page, "State")
     page.get_by_role("button", name="total").click()
     rows(page, "Rows of total").nth(7).wait_for()

@@ -19,7 +19,18 @@ from weir.testing.manual_job import ManualJob
 
 pytestmark = pytest.mark.browser
 LITTLE, MUCH = 400, 2_500
-VIEWS = ("Checkpoints", "State", "Exceptions", "Logs", "Configuration", "Threads", "Job")
+PAINTS, FIRST_PAINT_MS = 20, 300
+CONTENT = {
+    "Checkpoints": "[aria-label='History of checkpoints'] tbody tr",
+    "State": "[aria-label='Positions of sources'] tbody tr",
+    "Exceptions": "main > p",
+    "Logs": "main pre",
+    "Configuration": "[aria-label=Execution]",
+    "Threads": "main summary",
+    "Job": "g.box",
+}
+"""What each view shows once its answers are there."""
+VIEWS = tuple(CONTENT)
 
 
 @pytest.fixture
@@ -84,9 +95,16 @@ def test_a_phone_shows_all_views_without_scrolling_sideways(opened: Open, link: 
     page.locator("g.box").first.wait_for()
     for view in VIEWS:
         tab(page, view)
-        page.locator("main").wait_for()
+        page.locator(CONTENT[view]).first.wait_for()
         width = page.evaluate("document.documentElement.scrollWidth")
         assert width <= 390, view
+    for action in ("Checkpoint", "Savepoint", "Rescale", "Stop", "Cancel"):
+        page.get_by_role("group", name="Actions").get_by_role("button", name=action).click()
+        box = page.get_by_role("dialog").bounding_box()
+        assert box["x"] >= 0, action
+        assert box["x"] + box["width"] <= 390, action
+        page.keyboard.press("Escape")
+        page.get_by_role("dialog").wait_for(state="detached")
 
 
 def test_whatever_can_be_pressed_or_filled_has_a_name(opened: Open, link: str) -> None:
@@ -116,12 +134,14 @@ def test_everything_is_reached_by_the_tab_key(opened: Open, link: str) -> None:
 
 def test_the_first_paint_comes_soon(opened: Open, link: str) -> None:
     page = opened(link)
-    page.locator("g.box").first.wait_for()
-    page.reload()
-    page.locator("g.box").first.wait_for()
-    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-    # 300 ms is the aim on an idle machine; tests share theirs.
-    assert painted < 3_000
+    took = []
+    # Tests share their machine, so one of several has to be as fast as all are on an idle one.
+    while len(took) < PAINTS and not any(ms < FIRST_PAINT_MS for ms in took):
+        page.reload()
+        page.locator("g.box").first.wait_for()
+        paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        took.append(page.evaluate(paint))
+    assert min(took) < FIRST_PAINT_MS, took
 
 
 def test_a_page_that_is_open_for_long_keeps_nothing(opened: Open, link: str) -> None:

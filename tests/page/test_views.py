@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tests.browsing import Open
 from tests.live_job import LiveJob, counting, some_words
+from tests.spark.scenario import wait_until
 
 from weir.backend.factory import BackendSettings
 from weir.rest import RestServer
@@ -103,6 +105,9 @@ def test_checkpoints_have_a_history_details_and_settings(opened: Open, link: str
     tab(page, "Checkpoints")
     history = rows(page, "History of checkpoints")
     history.nth(2).wait_for()
+    # What can be pressed is in sight, however long paths are.
+    button = history.last.get_by_role("link", name=re.compile("State in")).bounding_box()
+    assert button["x"] + button["width"] <= 1280
     history.filter(has_text="COMPLETED").first.get_by_role(
         "link", name=re.compile("Details")
     ).click()
@@ -111,6 +116,9 @@ def test_checkpoints_have_a_history_details_and_settings(opened: Open, link: str
     subtasks = rows(page, "Subtasks of Count words")
     subtasks.nth(1).wait_for()
     assert subtasks.count() == 2
+    head = page.get_by_role("region", name="Subtasks of Count words").locator("th")
+    assert head.all_inner_texts()[3:] == ["sync", "async", "written", "in flight", "alignment"]
+    assert subtasks.first.locator("td").count() == head.count()
     page.get_by_text("5.0 s").first.wait_for()
     page.get_by_text("retained when the job is cancelled").wait_for()
     page.get_by_role("img", name=re.compile("Size of checkpoints")).wait_for()
@@ -131,8 +139,40 @@ def test_state_is_described_spread_looked_up_and_compared(opened: Open, link: st
     assert "often" in found.first.inner_text()
     assert rows(page, "Positions of sources").count() == 1
     assert rows(page, "Files").count() >= 1
+
+
+def test_two_savepoints_are_compared(opened: Open, link: str, live: LiveJob) -> None:
+    page = opened(link)
+    page.locator("g.box", has_text=re.compile(r"in [1-9]")).first.wait_for()
+    live.control.savepoint().result(20)
+    since = live.control.view().epoch
+    wait_until(lambda: live.control.view().epoch > since + 1, 30, "another epoch")
+    live.control.savepoint().result(20)
+    newer, older = (e for e in live.control.history().entries if e.is_savepoint)
+    tab(page, "State")
+    page.locator("select[name=from]").select_option(str(older.checkpoint_id))
+    page.locator("select[name=to]").select_option(str(newer.checkpoint_id))
     page.get_by_role("button", name="Compare").click()
-    page.get_by_role("region", name="Differences", exact=True).wait_for()
+    total = rows(page, "Differences").filter(has_text="total").first
+    # Operator, state, kind, added, removed, changed, same: all eight words were counted on.
+    cells = total.locator("td")
+    cells.first.wait_for()
+    assert cells.all_inner_texts()[3:7] == ["0", "0", "8", "0"]
+    example = rows(page, "Examples of differences").filter(has_text="total").first
+    entry = example.locator("td").all_inner_texts()
+    assert int(entry[4]) < int(entry[5])
+
+
+def test_hot_key_groups_of_an_operator_are_shown_when_asked_for(opened: Open, link: str) -> None:
+    page = opened(link)
+    tab(page, "Checkpoints")
+    rows(page, "History of checkpoints").filter(has_text="COMPLETED").first.wait_for()
+    tab(page, "Job")
+    page.locator("g.box", has_text="state: last, total").click()
+    assert page.get_by_role("img", name=re.compile("Entries by key group")).count() == 0
+    page.get_by_role("button", name="Show hot key groups").click()
+    page.get_by_role("img", name=re.compile("Entries by key group")).nth(1).wait_for()
+    page.get_by_text(re.compile(r"total, entries by key group: 8 in \d of 128")).wait_for()
 
 
 def test_a_failure_is_shown_with_operator_record_and_traceback(
@@ -158,28 +198,36 @@ def test_a_killed_slot_is_seen_as_it_happens(opened: Open, link: str, live: Live
     page.locator("article.failure").first.wait_for()
 
 
-def test_settings_are_filtered(opened: Open, link: str) -> None:
-    page = opened(link)
-    tab(page, "Configuration")
-    page.get_by_label("Find").wait_for()
-    page.get_by_text("Everything is at its default.").wait_for()
-
-
-def test_logs_and_threads_of_the_driver(opened: Open, link: str) -> None:
-    import logging
-
+def test_logs_are_followed_searched_and_downloaded(opened: Open, link: str) -> None:
     page = opened(link)
     tab(page, "Logs")
     page.get_by_label("Log driver.log").wait_for()
     logging.getLogger("weir.test").warning("something <b>odd</b>")
     page.get_by_text("something <b>odd</b>").wait_for()
+    page.get_by_label("Search").fill("ODD")
+    page.get_by_text(re.compile(r"^1 of")).wait_for()
     page.get_by_label("Search").fill("nothing like this")
     page.get_by_text(re.compile(r"^0 of")).wait_for()
+    with page.expect_download() as told:
+        page.get_by_role("button", name="Download").click()
+    assert told.value.suggested_filename == "driver.log"
+    assert "something <b>odd</b>" in Path(told.value.path()).read_text()
+
+
+def test_threads_are_shown_and_looked_into_by_keyboard(opened: Open, link: str) -> None:
+    page = opened(link)
     tab(page, "Threads")
     page.get_by_text("MainThread").wait_for()
     page.locator("main select").select_option("0")
     page.get_by_role("button", name="Flame graph").click()
-    page.get_by_role("img", name=re.compile("Flame graph of all threads")).wait_for()
+    page.get_by_role("group", name=re.compile("Flame graph of all threads")).wait_for()
+    box = page.get_by_role("button", name=re.compile("Look into ")).first
+    thread = str(box.get_attribute("aria-label")).removeprefix("Look into ")
+    box.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("group", name=f"Flame graph of {thread}").wait_for()
+    page.get_by_role("button", name="All threads").click()
+    page.get_by_role("group", name=re.compile("Flame graph of all threads")).wait_for()
 
 
 @pytest.fixture
@@ -216,3 +264,7 @@ def test_checkpoints_are_marked_full_or_incremental(opened: Open, timed: str) ->
     history.filter(has_text="checkpoint, incremental").first.get_by_role("link").first.click()
     page.get_by_text(re.compile("are in files of earlier checkpoints")).wait_for()
     page.get_by_role("img", name=re.compile("Size by state")).wait_for()
+    page.get_by_role("button", name="Show which checkpoints hold which file").click()
+    files = rows(page, "Files of checkpoints")
+    # A file of a chain, and the checkpoints that refer to it.
+    files.filter(has_text=re.compile(r"shared/.*\d+, \d+")).first.wait_for()

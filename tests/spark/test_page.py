@@ -73,7 +73,7 @@ def test_a_job_is_watched_killed_and_stopped_on_its_page(job, opened, tmp_path) 
     page.get_by_role("navigation").get_by_role("link", name="Threads").click()
     page.locator("main select").select_option("1")
     page.get_by_role("button", name="Flame graph").click()
-    page.get_by_role("img", name=re.compile("Flame graph of all threads")).wait_for()
+    page.get_by_role("group", name=re.compile("Flame graph of all threads")).wait_for()
 
     page.get_by_role("navigation").get_by_role("link", name="Job", exact=True).click()
     victim = next(s.pid for s in job.control.view().slots if s.subtask == 1)

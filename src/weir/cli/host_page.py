@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from weir.config.checkpointing import RECOVERY_PATH
+from weir.config.checkpointing import CLAIM_MODE, IGNORE_UNCLAIMED_STATE, RECOVERY_PATH
 from weir.config.effective import HIDDEN
 from weir.config.layer import COMMAND_LINE
 from weir.errors import JobExecutionError
@@ -20,6 +20,10 @@ from weir.rest.host import HostCluster
 from weir.rest.server import RestServer
 
 _SAID_CHARS = 2_000
+_OF_ONE_START = frozenset(
+    option.key for option in (RECOVERY_PATH, CLAIM_MODE, IGNORE_UNCLAIMED_STATE)
+)
+"""Said about the state that a job began with then: repeated, they would claim another savepoint."""
 
 
 def serve_host(port: int, tell: Callable[[str], None]) -> None:
@@ -58,13 +62,15 @@ def start_command(
 ) -> list[str]:
     """Return the command that starts a job again from a savepoint.
 
-    Settings that the command line gave are given again, but for secrets, which nobody wrote down.
+    Settings that the command line gave are given again, but for secrets, which nobody wrote down,
+    and for what was said about the state that the job began with. Spark is where it was.
     """
     view = record.view
     command = [sys.executable, "-m", "weir.cli.main", "run", "-d", "--json", "-s", savepoint]
     for key, value in view.configuration.items():
         given = view.origins.get(key) == COMMAND_LINE and value != HIDDEN
-        if given and key != RECOVERY_PATH.key:
+        if given and key not in _OF_ONE_START:
             command += ["-D", f"{key}={value}"]
     command += [] if parallelism is None else ["-p", str(parallelism)]
+    command += [] if entry.master is None else ["--master", entry.master]
     return [*command, str(entry.program), *entry.arguments]

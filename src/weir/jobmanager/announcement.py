@@ -24,13 +24,16 @@ class Announcement:
     """The file that commands in other processes find a job by, at this address.
 
     With TLS it names the files that they speak it with; it holds nothing of them. Where queries of
-    state are taken, `query_url` and `query_token` are set.
+    state are taken, `query_url` and `query_token` are set. `master` is where Spark runs the job.
     """
 
-    def __init__(self, url: str, token: str, tls: TlsFiles | None = None) -> None:
+    def __init__(
+        self, url: str, token: str, tls: TlsFiles | None = None, master: str | None = None
+    ) -> None:
         self._url = url
         self._token = token
         self._tls = tls
+        self._master = master
         self._program = program_file()
         self._arguments = tuple(sys.argv[1:])
         self._work_dir = os.getcwd()
@@ -62,6 +65,7 @@ class Announcement:
             savepoint_dirs=tuple(self._savepoint_dirs),
             arguments=self._arguments,
             work_dir=self._work_dir,
+            master=self._master,
             query_url=self.query_url,
             query_token=self.query_token,
         )

@@ -27,7 +27,8 @@ _ENDED = ("FINISHED", "CANCELED", "FAILED")
 class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One job; `uses` are the savepoints and checkpoints of others that it still needs.
 
-    `program` is the file that was run, None in a notebook, with `arguments` in `work_dir`.
+    `program` is the file that was run, None in a notebook, with `arguments` in `work_dir`, by the
+    Spark of `master`.
     Savepoints of the job lie directly below the directories `savepoint_dirs`.
 
     Queries of its state are taken at `query_url`, with `query_token`, where they are switched on.
@@ -52,6 +53,7 @@ class JobEntry(msgspec.Struct, frozen=True, kw_only=True):
     savepoint_dirs: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     work_dir: str | None = None
+    master: str | None = None
     query_url: str = ""
     query_token: str = ""
 

@@ -10,7 +10,10 @@ import logging
 import os
 import re
 import stat
+import sys
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -76,12 +79,14 @@ class DriverLog(logging.Handler):
     def __init__(self, lines: int = DRIVER_LINES) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        self._lines: deque[str] = deque(maxlen=lines)
+        self._most = lines
+        self._lines: deque[bytes] = deque()
+        self._forgotten = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record as text."""
         try:
-            self._lines.append(self.format(record))
+            self._keep(f"{self.format(record)}\n".encode(errors="replace"))
         except (TypeError, ValueError):
             self.handleError(record)
         last = logging.lastResort
@@ -97,6 +102,43 @@ class DriverLog(logging.Handler):
             logger = logger.parent if logger.propagate else None
         return found[:1] == [self] and all(isinstance(each, DriverLog) for each in found)
 
+    def _keep(self, line: bytes) -> None:
+        # Under the lock of the handler, which `part` takes too.
+        self._lines.append(line)
+        if len(self._lines) > self._most:
+            self._forgotten += len(self._lines.popleft())
+
     def text(self) -> str:
         """Return all lines that are kept."""
-        return "".join(f"{line}\n" for line in self._lines.copy())
+        return self.part(0, sys.maxsize)[1].decode()
+
+    def last(self, size: int) -> str:
+        """Return the last lines that have at most so many bytes together."""
+        begin, data = self.part(-size, size)
+        # A line that is cut is left out, unless the part begins with the first one of all.
+        whole = data if begin == self._forgotten else data.partition(b"\n")[2]
+        return whole.decode()
+
+    def end(self) -> int:
+        """Return how many bytes were ever written, which is where the next line begins."""
+        with self._locked():
+            return self._forgotten + sum(map(len, self._lines))
+
+    def part(self, start: int, size: int) -> tuple[int, bytes]:
+        """Return where a part begins, and the part; a negative start counts from the end.
+
+        Places count from the first line ever, so that who follows the log finds the next line also
+        when the first ones are forgotten; a part of those begins with the oldest line that is kept.
+        """
+        with self._locked():
+            data, gone = b"".join(self._lines), self._forgotten
+        begin = max(0, start - gone if start >= 0 else len(data) + start)
+        return gone + begin, data[begin : begin + size]
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()

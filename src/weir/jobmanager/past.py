@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from weir.ids import unique_suffix
 from weir.jobmanager.backlog import Backlog
 from weir.jobmanager.directory import JobEntry, past_file, private_run_directory
 from weir.jobmanager.history import CheckpointEntry, HistoryView
-from weir.jobmanager.logs import LogFile, slot_logs
+from weir.jobmanager.logs import DriverLog, LogFile, slot_logs
 from weir.jobmanager.operations import ExceptionView, JobHandle, JobView, SavepointFormat
 from weir.jobmanager.queries import JobQueries
 from weir.jobmanager.timeline import TimelineView
@@ -31,24 +31,31 @@ from weir.storage.private_files import open_private
 
 log = logging.getLogger("weir.job")
 VERSION: Final = 1
+DRIVER_LOG_BYTES: Final = 64 << 10
 ENDED: Final = ("FINISHED", "CANCELED", "FAILED")
 
 
 @dataclass(frozen=True)
 class PastRecord:
-    """A job as it was when it was written down; metrics of functions and subtasks are left out."""
+    """A job as it was when it was written down; metrics of functions and subtasks are left out.
+
+    `driver_log` is the end of what loggers of Weir wrote in its driver.
+    """
 
     version: int
     view: JobView
     history: HistoryView
     timeline: TimelineView
     log_dir: str | None = None
+    driver_log: str = ""
 
 
 _decode = msgspec.json.Decoder(PastRecord).decode
 
 
-def record_of(job: JobHandle, log_dir: Path | None = None) -> PastRecord:
+def record_of(
+    job: JobHandle, log_dir: Path | None = None, driver_log: DriverLog | None = None
+) -> PastRecord:
     """Return what is written down about a job."""
     view = job.view()
     vertices = tuple(replace(vertex, metrics=()) for vertex in view.vertices)
@@ -58,6 +65,7 @@ def record_of(job: JobHandle, log_dir: Path | None = None) -> PastRecord:
         job.history(),
         job.timeline(),
         log_dir=None if log_dir is None else str(log_dir),
+        driver_log="" if driver_log is None else driver_log.last(DRIVER_LOG_BYTES),
     )
 
 
@@ -79,10 +87,10 @@ def write_record(record: PastRecord) -> None:
         raise StorageError(msg) from error
 
 
-def keep(job: JobHandle, log_dir: Path | None = None) -> None:
+def keep(job: JobHandle, log_dir: Path | None = None, driver_log: DriverLog | None = None) -> None:
     """Write a job down; one that cannot be runs all the same."""
     try:
-        write_record(record_of(job, log_dir))
+        write_record(record_of(job, log_dir, driver_log))
     except StorageError as error:
         log.warning("%s", error)
 
@@ -135,10 +143,15 @@ class FoundCheckpoint:
     savepoint_format: str | None = None
 
 
-def with_found(history: HistoryView, found: Sequence[FoundCheckpoint]) -> HistoryView:
-    """Add checkpoints that lie in directories, and mark those that are gone from there."""
+def with_found(
+    history: HistoryView, found: Sequence[FoundCheckpoint], looked: Collection[str] = ()
+) -> HistoryView:
+    """Add checkpoints that lie in directories, and mark those that are gone from there.
+
+    `looked` are directories of savepoints that could be read.
+    """
     places = {each.path.rstrip("/"): each for each in found}
-    kept = [_seen(entry, places) for entry in history.entries]
+    kept = [_seen(entry, places, looked) for entry in history.entries]
     known = {entry.path.rstrip("/") for entry in kept if entry.path is not None}
     more = [_entry(each) for path, each in places.items() if path not in known]
     entries = sorted([*kept, *more], key=lambda entry: entry.checkpoint_id, reverse=True)
@@ -150,13 +163,15 @@ def with_found(history: HistoryView, found: Sequence[FoundCheckpoint]) -> Histor
     )
 
 
-def _seen(entry: CheckpointEntry, places: Iterable[str]) -> CheckpointEntry:
+def _seen(
+    entry: CheckpointEntry, places: Collection[str], looked: Collection[str]
+) -> CheckpointEntry:
     if entry.status == "IN_PROGRESS":
         return replace(entry, status="FAILED", failure="the job ended before it was complete")
-    gone = entry.path is not None and entry.path.rstrip("/") not in places
+    path = (entry.path or "").rstrip("/")
     # Only what lay in the directory that was looked at can be missed there.
-    looked = not entry.is_savepoint and any(True for _ in places)
-    return replace(entry, discarded=True) if gone and looked else entry
+    missed = path.rpartition("/")[0] in looked if entry.is_savepoint else len(places) > 0
+    return replace(entry, discarded=True) if path and path not in places and missed else entry
 
 
 def _entry(found: FoundCheckpoint) -> CheckpointEntry:
@@ -175,12 +190,17 @@ class PastJob:
     """A job that does not run any more: everything can be seen, nothing can be asked of it."""
 
     def __init__(
-        self, entry: JobEntry, record: PastRecord, found: Sequence[FoundCheckpoint] = ()
+        self,
+        entry: JobEntry,
+        record: PastRecord,
+        found: Sequence[FoundCheckpoint] = (),
+        looked: Collection[str] = (),
     ) -> None:
         self.job_id = entry.job_id
         self.entry = entry
         self.record = record
         self.found = tuple(found)
+        self.looked = frozenset(looked)
         self.queries: JobQueries | None = None
 
     def view(self) -> JobView:
@@ -189,7 +209,7 @@ class PastJob:
 
     def history(self) -> HistoryView:
         """Return its checkpoints, as far as they are known or still there."""
-        return with_found(self.record.history, self.found)
+        return with_found(self.record.history, self.found, self.looked)
 
     def timeline(self) -> TimelineView:
         """Return how the job was over time."""

@@ -12,10 +12,15 @@ from weir.storage.options import StorageOptions
 
 @dataclass(frozen=True)
 class GroupSizes:
-    """Entries and bytes of each key group that has any; -1 where a database keeps them."""
+    """Entries and bytes of each key group that has any; -1 where a database keeps them.
+
+    With `changes` a checkpoint of a chain was looked at: entries that were written again count
+    again.
+    """
 
     max_parallelism: int
     groups: tuple[tuple[int, int, int], ...]
+    changes: bool = False
 
 
 def group_sizes(
@@ -38,4 +43,4 @@ def group_sizes(
     if groups is None:
         msg = f"operator {operator!r} has no keyed state {state!r}"
         raise UsageError(msg)
-    return GroupSizes(record.max_parallelism, tuple(groups))
+    return GroupSizes(record.max_parallelism, tuple(groups), found.has_changes(state))

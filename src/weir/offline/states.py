@@ -139,6 +139,12 @@ class OperatorContents:
             for group, parts in sorted(state.groups.items())
         ]
 
+    def has_changes(self, name: str) -> bool:
+        """Tell whether a keyed state is stored as changes, which are more than its entries."""
+        state = self._keyed.get(name)
+        parts = () if state is None else (p for group in state.groups.values() for p in group)
+        return any(part.delta for part in parts)
+
     @property
     def operator_states(self) -> tuple[OperatorStateDescription, ...]:
         """Return the operator states."""

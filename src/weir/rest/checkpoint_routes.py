@@ -25,7 +25,7 @@ NEVER_MS: Final = 2**63 - 1
 
 def statistics(cluster: Cluster, request: Request) -> m.CheckpointStatistics:
     """Tell counts, spreads, the newest of each kind, and the history."""
-    history = cluster.job(request.path["jobid"]).history()
+    history = cluster.history(request.path["jobid"])
     counts = m.Counts(
         restored=history.restored,
         total=history.triggered,
@@ -71,7 +71,7 @@ def settings(cluster: Cluster, request: Request) -> m.CheckpointConfig:
 def details(cluster: Cluster, request: Request) -> m.AnyCheckpoint:
     """Tell about one checkpoint, operator by operator."""
     job = cluster.job(request.path["jobid"])
-    entry, view = _entry(job.history(), request), job.view()
+    entry, view = _entry(cluster.history(job.job_id), request), job.view()
     tasks = {each.id: m.TaskCheckpoint(**_task(entry, each)) for each in view.vertices}
     return _checkpoint(entry, tasks)
 

@@ -9,9 +9,11 @@ import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final
 
 from weir.clock import Clock, SystemClock
+from weir.jobmanager.history import HistoryView
 from weir.jobmanager.logs import DriverLog
 from weir.jobmanager.operations import JobHandle, JobView
 from weir.rest.operations import Operations
@@ -35,6 +37,7 @@ class Cluster:
         self._lock = threading.Lock()
         self._jobs: dict[str, JobHandle] = {}
         self._background: ThreadPoolExecutor | None = None
+        self._disposed: set[str] = set()
 
     def register(self, job: JobHandle) -> None:
         """Serve a job from now on, in place of one with the same id."""
@@ -65,6 +68,32 @@ class Cluster:
             raise RefusedError(404, f"Job {job_id} not found.")
         return found
 
+    def history(self, job_id: str) -> HistoryView:
+        """Return the checkpoints of a job; savepoints that were deleted here are marked so.
+
+        Raises:
+            RefusedError: 404, there is no such job.
+        """
+        found = self.job(job_id).history()
+        with self._lock:
+            gone = frozenset(self._disposed)
+        if not gone:
+            return found
+        entries = (
+            replace(entry, discarded=True) if (entry.path or "").rstrip("/") in gone else entry
+            for entry in found.entries
+        )
+        return replace(found, entries=tuple(entries))
+
+    def driver_log(self, job_id: str, start: int, size: int) -> tuple[int, bytes]:
+        """Return where a part of the log of a job's driver begins, and the part.
+
+        Raises:
+            RefusedError: 404, there is no such job.
+        """
+        self.job(job_id)
+        return self.log.part(start, size)
+
     def page(self) -> Page:
         """Return what the page has to know of this server."""
         return Page(host=False, elsewhere=[], programs={})
@@ -90,9 +119,16 @@ class Cluster:
         with self._lock:
             if self._background is None:
                 self._background = ThreadPoolExecutor(1, thread_name_prefix="weir-rest-disposal")
-            return self._background.submit(
+            disposal = self._background.submit(
                 dispose_savepoint, path, self.storage_options, within=places
             )
+        disposal.add_done_callback(lambda done: self._note_disposal(path, done))
+        return disposal
+
+    def _note_disposal(self, path: str, done: Future[Any]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            with self._lock:
+                self._disposed.add(path.rstrip("/"))
 
     def listen(self) -> None:
         """Keep what loggers of Weir write from now on."""

@@ -14,10 +14,14 @@ class KeyGroup(msgspec.Struct):
 
 
 class KeyGroups(msgspec.Struct, rename="kebab"):
-    """How a state is spread; key groups without entries are left out."""
+    """How a state is spread; key groups without entries are left out.
+
+    With `changes` an entry that the checkpoints of a chain wrote again counts again.
+    """
 
     max_parallelism: int
     groups: list[KeyGroup]
+    changes: bool
 
 
 class ContentRows(msgspec.Struct):
@@ -56,3 +60,27 @@ class Differences(msgspec.Struct):
     """What differs between two checkpoints, state by state, equal ones included."""
 
     states: list[StateDifference]
+
+
+class HeldFile(msgspec.Struct):
+    """A file, and the checkpoints that would be broken without it."""
+
+    path: str
+    bytes: int
+    checkpoints: list[int]
+
+
+class HeldFiles(msgspec.Struct, rename="kebab"):
+    """The files of all kept checkpoints, those that most of them hold first.
+
+    `checkpoints` are those that were looked at, newest first; `left_out` older ones were not, and
+    `more` files are not told. `shared_bytes` are in files that several checkpoints hold.
+    """
+
+    checkpoints: list[int]
+    left_out: int
+    files: list[HeldFile]
+    more: int
+    bytes: int
+    shared_bytes: int
+    problems: list[str]

@@ -14,6 +14,7 @@ from weir.offline.describe import describe
 from weir.offline.diff import diff
 from weir.offline.export import table_rows
 from weir.offline.groups import group_sizes
+from weir.offline.holders import held_files
 from weir.offline.keyed import KeyedTable
 from weir.offline.keys import key_from_text
 from weir.offline.model import Description
@@ -24,6 +25,8 @@ from weir.rest.routing import RefusedError, Request, Route
 
 ROWS_MAX: Final = 1000
 ROWS: Final = 20
+HOLDERS_MAX: Final = 50
+FILES_MAX: Final = 500
 _TEXT_CHARS: Final = 2_000
 
 
@@ -43,6 +46,7 @@ def key_groups(cluster: Cluster, request: Request) -> m.KeyGroups:
     return m.KeyGroups(
         max_parallelism=found.max_parallelism,
         groups=[m.KeyGroup(group, entries, size) for group, entries, size in found.groups],
+        changes=found.changes,
     )
 
 
@@ -89,6 +93,26 @@ def differences(cluster: Cluster, request: Request) -> m.Differences:
     )
 
 
+def files(cluster: Cluster, request: Request) -> m.HeldFiles:
+    """Tell which kept checkpoints hold which file: one that many hold is part of a chain."""
+    kept = {
+        entry.checkpoint_id: entry.path
+        for entry in cluster.history(request.path["jobid"]).entries
+        if entry.status == "COMPLETED" and entry.path is not None and not entry.discarded
+    }
+    read = dict(list(kept.items())[:HOLDERS_MAX])
+    found, problems = held_files(read, cluster.storage_options)
+    return m.HeldFiles(
+        checkpoints=list(read),
+        left_out=len(kept) - len(read),
+        files=[m.HeldFile(file.path, file.bytes, list(file.holders)) for file in found[:FILES_MAX]],
+        more=max(0, len(found) - FILES_MAX),
+        bytes=sum(file.bytes for file in found),
+        shared_bytes=sum(file.bytes for file in found if len(file.holders) > 1),
+        problems=problems,
+    )
+
+
 def _open(cluster: Cluster, request: Request) -> SnapshotContents:
     return read_snapshot(_location(cluster, request), cluster.storage_options)
 
@@ -99,13 +123,14 @@ def _location(cluster: Cluster, request: Request) -> str:
 
 def _path(cluster: Cluster, request: Request, wanted: int) -> str:
     entry: CheckpointEntry | None
-    entry = cluster.job(request.path["jobid"]).history().find(wanted)
+    entry = cluster.history(request.path["jobid"]).find(wanted)
     if entry is None:
         raise RefusedError(404, f"Checkpoint {wanted} is not known, or not remembered any more.")
     if entry.status != "COMPLETED" or entry.path is None:
         raise RefusedError(409, f"Checkpoint {wanted} is {entry.status}: it has no state to show.")
     if entry.discarded:
-        raise RefusedError(409, f"Checkpoint {wanted} has been deleted: a newer one replaced it.")
+        why = "somebody disposed it" if entry.is_savepoint else "a newer one replaced it"
+        raise RefusedError(409, f"Checkpoint {wanted} has been deleted: {why}.")
     return entry.path
 
 
@@ -146,6 +171,13 @@ ROUTES: Final[tuple[Route, ...]] = (
             "key": "Only this key: its text, or JSON where keys are no texts.",
             "limit": f"At most so many rows; {ROWS} by default.",
         },
+    ),
+    Route(
+        "GET",
+        f"{_CHECKPOINTS}/files",
+        files,
+        f"Which of the newest {HOLDERS_MAX} kept checkpoints hold which file.",
+        response=m.HeldFiles,
     ),
     Route(
         "GET",

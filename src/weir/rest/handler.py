@@ -23,6 +23,7 @@ from weir.rest.routing import (
     JOBS_SCOPE,
     JSON,
     STATE_SCOPE,
+    Part,
     RefusedError,
     Request,
     Route,
@@ -188,11 +189,14 @@ class Handler(BaseHTTPRequestHandler):
         self._send(204, b"", JSON, {"Allow": ", ".join(methods)})
 
     def _answer(self, route: Route, answer: Any) -> None:
+        extra: dict[str, str] = {}
         if route.media == JSON:
             data = msgspec.json.encode(answer)
+        elif isinstance(answer, Part):
+            data, extra = answer.data, {"Weir-Start": str(answer.start)}
         else:
             data = answer if isinstance(answer, bytes) else answer.encode()
-        self._send(route.status, data, route.media)
+        self._send(route.status, data, route.media, extra)
 
     def _send_asset(self, asset: Asset) -> None:
         head = {**dict(_PAGE_HEADERS), "ETag": asset.tag}

@@ -6,7 +6,7 @@ Read anew when somebody asks, from the private directory of jobs and from checkp
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from weir.clock import Clock
@@ -56,8 +56,10 @@ class HostCluster(Cluster):
         with self._lock:
             found = self._past.get(job_id)
         if found is None:
-            raise RefusedError(404, f"Job {job_id} has not ended here: it is not known, or runs.")
-        return PastJob(found.entry, found.record, tuple(_checkpoints(found.entry)))
+            raise _not_ended(job_id)
+        listed = {place: _listed(place) for place in _directories(found.entry)}
+        looked = [place.rstrip("/") for place, there in listed.items() if there is not None]
+        return PastJob(found.entry, found.record, _checkpoints(found.entry, listed), looked)
 
     def _refresh(self) -> None:
         now = self.clock.monotonic_ms()
@@ -75,6 +77,21 @@ class HostCluster(Cluster):
                     self._past[entry.job_id] = (
                         old if same and old is not None else PastJob(entry, read_record(entry))
                     )
+
+    def driver_log(self, job_id: str, start: int, size: int) -> tuple[int, bytes]:
+        """Return a part of what the driver of a job left of its log, not of this process's.
+
+        Raises:
+            RefusedError: 404, there is no such job, or it still runs.
+        """
+        self._refresh()
+        with self._lock:
+            found = self._past.get(job_id)
+        if found is None:
+            raise _not_ended(job_id)
+        data = found.record.driver_log.encode()
+        begin = start if start >= 0 else max(0, len(data) + start)
+        return begin, data[begin : begin + size]
 
     def page(self) -> Page:
         """Return the jobs of other processes, and the programs of those that have ended."""
@@ -114,7 +131,8 @@ class HostCluster(Cluster):
         for place in (job.entry.program, job.entry.work_dir):
             if place is not None and not os.path.exists(place):
                 raise RefusedError(409, f"{place!r} is not there any more: start the job yourself.")
-        places = {e.path.rstrip("/") for e in job.history().entries if e.path and not e.discarded}
+        entries = self.history(job_id).entries
+        places = {e.path.rstrip("/") for e in entries if e.path and not e.discarded}
         if savepoint.rstrip("/") not in places:
             raise RefusedError(409, f"{savepoint!r} is no checkpoint or savepoint of this job.")
         entry, record = job.entry, job.record
@@ -126,31 +144,39 @@ class HostCluster(Cluster):
         super().close()
 
 
-def _checkpoints(entry: JobEntry) -> Iterator[FoundCheckpoint]:
-    """Give the checkpoints and savepoints of a job that lie in its directories."""
-    places = [] if entry.checkpoint_dir is None else [f"{entry.checkpoint_dir}/{entry.job_id}"]
-    places += entry.savepoint_dirs
-    seen: set[str] = set()
-    for place in places:
-        for summary in _listed(place):
-            number, taken_ms = summary.checkpoint_id, summary.timestamp_ms
-            if summary.job_id != entry.job_id or number is None or taken_ms is None:
-                continue
-            if summary.location not in seen:
-                seen.add(summary.location)
-                yield FoundCheckpoint(
-                    number,
-                    taken_ms,
-                    is_savepoint=summary.kind == "savepoint",
-                    path=summary.location,
-                    size=summary.bytes or 0,
-                    savepoint_format=summary.savepoint_format,
-                )
+def _not_ended(job_id: str) -> RefusedError:
+    return RefusedError(404, f"Job {job_id} has not ended here: it is not known, or runs.")
 
 
-def _listed(place: str) -> list[Summary]:
-    """List a directory; one that is gone, or cannot be reached, holds nothing to show."""
+def _directories(entry: JobEntry) -> list[str]:
+    """Return where checkpoints and savepoints of a job lie."""
+    own = [] if entry.checkpoint_dir is None else [f"{entry.checkpoint_dir}/{entry.job_id}"]
+    return [*own, *entry.savepoint_dirs]
+
+
+def _checkpoints(
+    entry: JobEntry, listed: Mapping[str, list[Summary] | None]
+) -> list[FoundCheckpoint]:
+    """Return the checkpoints and savepoints of a job that lie in its directories."""
+    found: dict[str, FoundCheckpoint] = {}
+    for summary in (each for there in listed.values() for each in there or ()):
+        number, taken_ms = summary.checkpoint_id, summary.timestamp_ms
+        if summary.job_id != entry.job_id or number is None or taken_ms is None:
+            continue
+        found[summary.location] = FoundCheckpoint(
+            number,
+            taken_ms,
+            is_savepoint=summary.kind == "savepoint",
+            path=summary.location,
+            size=summary.bytes or 0,
+            savepoint_format=summary.savepoint_format,
+        )
+    return list(found.values())
+
+
+def _listed(place: str) -> list[Summary] | None:
+    """List a directory; None for one that is gone, or cannot be reached: nobody looked there."""
     try:
         return list_snapshots(place)
     except WeirError:
-        return []
+        return None

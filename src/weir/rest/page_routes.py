@@ -17,7 +17,7 @@ from weir.rest.async_routes import outcome, status_of
 from weir.rest.cluster import Cluster
 from weir.rest.job_routes import vertex_of
 from weir.rest.operation_models import StartInfo, StartResult, StartTrigger, TriggerResponse
-from weir.rest.routing import RefusedError, Request, Route
+from weir.rest.routing import Part, RefusedError, Request, Route
 from weir.slot.stacks import DURATION_MAX_MS, Stack, current_stacks
 
 PART_MAX: Final = 1 << 20
@@ -121,16 +121,17 @@ def _slot_series(points: Sequence[Point], subtask: int) -> m.SlotSeries:
 
 def driver_logs(cluster: Cluster, _: Request) -> m.Logs:
     """List the driver's logs: the one in memory."""
-    size = len(cluster.log.text().encode())
-    return m.Logs([m.LogInfo(_DRIVER, size, cluster.clock.now_ms())])
+    return m.Logs([m.LogInfo(_DRIVER, cluster.log.end(), cluster.clock.now_ms())])
 
 
-def driver_log(cluster: Cluster, request: Request) -> bytes:
+def driver_log(cluster: Cluster, request: Request) -> Part:
     """Return a part of what loggers of Weir wrote in this process."""
-    start, size = _part(request)
-    data = cluster.log.text().encode()
-    begin = start if start >= 0 else max(0, len(data) + start)
-    return data[begin : begin + size]
+    return Part(*cluster.log.part(*_part(request)))
+
+
+def log_of_driver(cluster: Cluster, request: Request) -> Part:
+    """Return a part of the log of a job's driver; the server of a host has those of ended ones."""
+    return Part(*cluster.driver_log(request.path["jobid"], *_part(request)))
 
 
 def slot_log_list(cluster: Cluster, request: Request) -> m.Logs:
@@ -287,6 +288,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         "/jobmanager/log",
         driver_log,
         "What loggers of Weir wrote in the driver.",
+        response=str,
+        query=_PART,
+        media=_TEXT,
+    ),
+    Route(
+        "GET",
+        "/jobs/:jobid/driver-log",
+        log_of_driver,
+        "What loggers of Weir wrote in the driver of a job, also of one that has ended.",
         response=str,
         query=_PART,
         media=_TEXT,

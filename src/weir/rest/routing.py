@@ -51,6 +51,14 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Part:
+    """Bytes of a log that forgets its oldest lines, and where in it they begin."""
+
+    start: int
+    data: bytes
+
+
+@dataclass(frozen=True)
 class Route:
     """One served path; `body` and `response` are types that OpenAPI shows.
 

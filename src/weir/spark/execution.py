@@ -24,6 +24,7 @@ from weir.jobmanager.announcement import Announcement, refuse_twin
 from weir.jobmanager.background import BackgroundThread
 from weir.jobmanager.client import LocalJob
 from weir.jobmanager.gateway import FlightNetwork, SlotPlace
+from weir.jobmanager.operations import JobHandle
 from weir.jobmanager.origin import find_origin
 from weir.jobmanager.past import keep
 from weir.jobmanager.postmortem import HostProcesses
@@ -71,7 +72,7 @@ def start(graph: StreamGraph, prepare: Callable[[dict[str, str]], Prepared]) -> 
     check_workers(spark)
     settings, resolved = prepared.settings, prepared.resolved
     rest = _rest(resolved)
-    announcement = None if rest is None else _announcement(rest)
+    announcement = None if rest is None else _announcement(rest, spark)
     queries = _queries(resolved)
     declare_types(graph)
     default = settings.parallelism or spark.sparkContext.defaultParallelism
@@ -88,7 +89,7 @@ def start(graph: StreamGraph, prepare: Callable[[dict[str, str]], Prepared]) -> 
     workspace = Workspace(new_job_id(), settings)
     try:
         supervisor, engine = _supervisor(submission, spark, workspace)
-        writes = None if announcement is None else partial(keep, log_dir=workspace.log_dir)
+        writes = None if rest is None else _writing(rest, workspace)
         link = None if rest is None else page_link(rest.local_url, rest.token, workspace.job_id)
         job = LocalJob(supervisor, writes, link, engine)
         job.supervisor.open()
@@ -187,8 +188,14 @@ def _resume(point: RestorePoint | None, settings: JobSettings) -> Resume:
     return Resume(point.metadata.sources, storage, point.directory)
 
 
-def _announcement(rest: RestServer) -> Announcement:
-    return Announcement(rest.local_url, rest.token or "", rest.files)
+def _announcement(rest: RestServer, spark: SparkSession) -> Announcement:
+    master = spark.sparkContext.master
+    return Announcement(rest.local_url, rest.token or "", rest.files, master)
+
+
+def _writing(rest: RestServer, workspace: Workspace) -> Callable[[JobHandle], None]:
+    """Return what writes the job down, for who looks at it when it has ended."""
+    return partial(keep, log_dir=workspace.log_dir, driver_log=rest.cluster.log)
 
 
 def _queries(settings: Settings) -> QueryServer | None:

@@ -57,6 +57,25 @@ def test_the_driver_keeps_its_last_lines() -> None:
     assert [line.rpartition(" weir.x: ")[2] for line in lines] == ["line 1", "line 2"]
 
 
+def test_who_follows_the_driver_finds_the_next_line_also_when_old_ones_are_forgotten() -> None:
+    log = DriverLog(lines=3)
+    log.setFormatter(logging.Formatter("%(message)s"))
+    at, seen = 0, b""
+    for number in range(10):
+        log.handle(logging.LogRecord("weir.x", logging.INFO, "f", 1, f"line {number}", (), None))
+        begin, data = log.part(at, 100)
+        assert begin == at
+        at, seen = begin + len(data), seen + data
+    assert seen.decode().splitlines() == [f"line {number}" for number in range(10)]
+    assert at == log.end() == 70
+    assert log.part(0, 100) == (49, b"line 7\nline 8\nline 9\n")
+    assert log.part(-7, 4) == (63, b"line")
+    assert log.part(900, 4)[1] == b""
+    assert log.last(100) == "line 7\nline 8\nline 9\n"
+    assert log.last(15) == "line 8\nline 9\n"
+    assert log.last(3) == ""
+
+
 def test_a_record_that_nobody_else_handles_is_still_shown(tmp_path: Path) -> None:
     """In a process of its own: pytest listens to all loggers."""
     program = """

@@ -72,6 +72,16 @@ def test_a_job_whose_process_is_gone_has_failed_and_says_so():
     assert "is gone" in view.exceptions[-1].message
 
 
+def test_a_savepoint_is_missed_only_where_somebody_looked():
+    history = sample_job().history()
+    savepoint = next(e for e in history.entries if e.is_savepoint and e.path is not None)
+    place = str(savepoint.path).rpartition("/")[0]
+    for looked, gone in (((), False), (("file:///elsewhere",), False), ((place,), True)):
+        seen = with_found(history, [], looked).find(savepoint.checkpoint_id)
+        assert seen is not None
+        assert seen.discarded is gone
+
+
 def test_checkpoints_in_directories_are_added_and_missed_ones_are_marked():
     history = sample_job().history()
     found = [

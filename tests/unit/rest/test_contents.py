@@ -7,6 +7,7 @@ import pytest
 from tests.live_job import counting, some_words
 from tests.unit.rest.client import Client
 
+from weir.backend.factory import BackendSettings
 from weir.checkpoint.settings import CheckpointSettings, Retention
 from weir.rest import RestServer
 from weir.storage.local import LocalStorage
@@ -65,6 +66,7 @@ def test_entries_are_spread_over_key_groups(counted, asked) -> None:
     answer = asked.json(path)
     assert answer["max-parallelism"] == 128
     assert sum(group["entries"] for group in answer["groups"]) == 9
+    assert answer["changes"] is False
     assert all(0 <= group["group"] < 128 for group in answer["groups"])
 
 
@@ -105,3 +107,52 @@ def test_what_is_not_there_is_refused(counted, asked, path: str, status: int) ->
     answer = asked.get(f"{checkpoints(counted)}/{filled}")
     assert answer.status == status
     assert answer.errors
+
+
+def test_a_file_of_a_chain_is_held_by_all_that_refer_to_it(tmp_path) -> None:
+    kept = CheckpointSettings(num_retained=3, retention=Retention.RETAIN_ON_CANCELLATION)
+    options = HarnessOptions(
+        storage=LocalStorage(str(tmp_path)),
+        checkpoints=kept,
+        backend=BackendSettings(incremental=True),
+    )
+    job = JobHarness(counting().build_graph("words"), 2, options).start()
+    # Much at first, which later checkpoints refer to, and then little.
+    for words in (2_000, 5, 5):
+        job.run_epoch([(f"word {number}", number) for number in range(words)])
+        job.checkpoint()
+    server = RestServer(ports=(0,))
+    server.register(job.control)
+    server.start()
+    client, place = Client(server.url, server.token), f"/jobs/{job.job_id}/checkpoints"
+    found = client.json(f"{place}/files")
+    operator = next(op.id for op in job.plan.operators if op.uid == "count")
+    spread = client.json(f"{place}/details/3/contents/{operator}/key-groups?state=total")
+    server.close()
+    assert spread["changes"] is True
+    assert (found["checkpoints"], found["left-out"], found["problems"]) == ([3, 2, 1], 0, [])
+    chained = [file for file in found["files"] if file["checkpoints"] == [3, 2, 1]]
+    assert chained
+    assert all((tmp_path / file["path"].removeprefix(f"file://{tmp_path}/")).exists()
+               for file in found["files"])  # fmt: skip
+    assert found["shared-bytes"] == sum(
+        file["bytes"] for file in found["files"] if len(file["checkpoints"]) > 1
+    )
+
+
+@pytest.fixture
+def damaged(counted) -> Iterator[None]:
+    """The metadata of the first checkpoint is cut for a while."""
+    metadata = next(counted.folder.rglob(f"chk-{counted.first}/_metadata"))
+    whole = metadata.read_bytes()
+    metadata.write_bytes(whole[:20])
+    yield
+    metadata.write_bytes(whole)
+
+
+@pytest.mark.usefixtures("damaged")
+def test_a_checkpoint_that_is_damaged_holds_nothing_and_is_told(counted, asked) -> None:
+    found = asked.json(f"{checkpoints(counted)}/files")
+    (problem,) = found["problems"]
+    assert problem.startswith(f"checkpoint {counted.first}: ")
+    assert all(counted.first not in file["checkpoints"] for file in found["files"])

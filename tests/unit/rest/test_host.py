@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tests.unit.rest.client import Client
 
 from weir.errors import JobExecutionError
 from weir.jobmanager.directory import JobEntry, publish
+from weir.jobmanager.logs import DriverLog
 from weir.jobmanager.past import PastRecord, keep
 from weir.rest import RestServer
 from weir.rest.host import HostCluster
@@ -127,6 +129,20 @@ def test_jobs_that_end_later_appear(host: Client, ended: JobHarness, clock: Manu
     announce(ended, "file:///nowhere", status="FINISHED", ended_ms=5)
     clock.advance(1_000)
     assert [job["state"] for job in host.json("/jobs/overview")["jobs"]] == ["FINISHED"]
+
+
+def test_the_log_of_a_driver_is_its_own_and_not_that_of_the_host(
+    host: Client, ended: JobHarness
+) -> None:
+    log = DriverLog()
+    log.handle(logging.LogRecord("weir.job", logging.WARNING, "f", 1, "last words", (), None))
+    keep(ended.control, driver_log=log)
+    logging.getLogger("weir.test").warning("words of the host")
+    told = host.get(f"/jobs/{ended.job_id}/driver-log")
+    assert told.raw.decode().endswith("WARNING weir.job: last words\n")
+    end = host.get(f"/jobs/{ended.job_id}/driver-log?start=-6")
+    assert (end.raw, end.headers["Weir-Start"]) == (b"words\n", str(len(told.raw) - 6))
+    assert host.get(f"/jobs/{'f' * 32}/driver-log").status == 404
 
 
 def newest(host: Client, ended: JobHarness) -> str:

@@ -244,6 +244,10 @@ def test_the_driver_shows_what_it_logged_since_it_listens(client: Client) -> Non
     assert text.endswith("WARNING weir.something: mind the gap\n")
     (info,) = client.json("/jobmanager/logs")["logs"]
     assert info["size"] == len(text)
+    assert client.get(f"/jobs/{JOB_ID}/driver-log").raw.decode() == text
+    assert client.get(f"/jobs/{'f' * 32}/driver-log").status == 404
+    last = client.get("/jobmanager/log?start=-4")
+    assert (last.raw, last.headers["Weir-Start"]) == (b"gap\n", str(len(text) - 4))
 
 
 def test_a_closed_server_listens_to_no_logger() -> None:

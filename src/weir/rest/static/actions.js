@@ -11,7 +11,10 @@ export function Ask({ question, onAnswer }) {
   const dialog = useRef(null);
   const [values, setValues] = useState(() => Object.fromEntries(question.fields.map((f) => [f.name, f.value])));
   useEffect(() => {
-    dialog.current.showModal();
+    const asked = dialog.current;
+    asked.showModal();
+    // Closing gives the focus back to the button that asked; taking the element away would not.
+    return () => asked.close();
   }, []);
   const set = (name) => (event) => {
     const { type, checked, value } = event.target;
@@ -138,7 +141,7 @@ export const ACTIONS = {
       title: "Start again from this savepoint",
       text: `The program ${job.program} is started as it was before, with the same arguments, in a process of its own, from ${path}.`,
       verb: "Start it",
-      fields: [{ name: "parallelism", label: "Parallelism (empty: as the program says)", kind: "number", min: 1, value: "" }],
+      fields: [{ name: "parallelism", label: "Parallelism (empty: as before; one that the program itself sets wins)", kind: "number", min: 1, value: "" }],
     }),
     start: (id, v, path) => post(`jobs/${id}/start-again`, { "savepoint-path": path, parallelism: v.parallelism ? Number(v.parallelism) : null }),
     outcome: (id, trigger) => `jobs/${id}/start-again/${trigger}`,

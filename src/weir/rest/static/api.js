@@ -80,8 +80,9 @@ export async function patch(path) {
   return (await send("PATCH", path)).json();
 }
 
-/** Return bytes of a log from a place on. */
+/** Return bytes of a log from a place on, and where they end; the oldest ones may be forgotten. */
 export async function part(path, start, signal) {
   const answer = await send("GET", `${path}?start=${start}`, undefined, signal);
-  return new Uint8Array(await answer.arrayBuffer());
+  const data = new Uint8Array(await answer.arrayBuffer());
+  return { data, end: Number(answer.headers.get("Weir-Start") || start) + data.length };
 }

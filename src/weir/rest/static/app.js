@@ -87,7 +87,7 @@ function OneJob({ id, page, view, rest, leave }) {
     return html`<main><p><a href="#/">All jobs</a></p><${Problem} error=${error} />${!error && html`<p class="quiet">Asking …</p>`}</main>`;
   }
   const over = OVER.includes(job.state);
-  const shown = { ...job, program };
+  const shown = { ...job, program, host: Boolean(page && page.host) };
   const number = /^\d+$/.test(rest || "") ? Number(rest) : null;
   const views = {
     "": () => html`<${Job} job=${shown} />`,

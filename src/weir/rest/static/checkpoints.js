@@ -50,13 +50,13 @@ function Subtasks({ base, vertex }) {
   const rows = (data ? data.subtasks : []).map((each) => ({
     key: each.index,
     cells: each.status === "pending_or_failed" || each.checkpoint === undefined
-      ? [each.index, "no answer", "", "", "", "", ""]
+      ? [each.index, "no answer", "", "", "", "", "", ""]
       : [each.index, moment(each.ack_timestamp), duration(each.end_to_end_duration), duration(each.checkpoint.sync), duration(each.checkpoint.async),
-        bytes(each.checkpointed_size), bytes(each.alignment.persisted)],
+        bytes(each.checkpointed_size), bytes(each.alignment.persisted), duration(each.alignment.duration)],
   }));
   return html`<${Problem} error=${error} />
     <${Table} caption=${`Subtasks of ${vertex.name}`} rows=${rows} empty="Operators in front of the first exchange keep nothing in slots."
-      head=${["subtask", "acknowledged", "duration", "sync", "async", "written", "in flight"]} />`;
+      head=${["subtask", "acknowledged", "duration", "sync", "async", "written", "in flight", "alignment"]} />`;
 }
 
 function Details({ job, number }) {
@@ -113,7 +113,7 @@ function History({ job, history, actions, over }) {
       duration(entry.end_to_end_duration),
       bytes(entry.checkpointed_size),
       bytes(entry.state_size),
-      entry.failure_message || entry.external_path || "",
+      entry.failure_message || (entry.external_path ? html`<code class="path">${entry.external_path}</code>` : ""),
       entry.status === "COMPLETED" && !entry.discarded
         ? html`<span class="buttons">
             <a class="button" href=${`#/jobs/${job.jid}/state/${entry.id}`} aria-label=${`State in checkpoint ${entry.id}`}>State</a>
@@ -127,6 +127,29 @@ function History({ job, history, actions, over }) {
     <${Table} caption="History of checkpoints" empty="No checkpoint yet." rows=${rows}
       head=${["id", "status", "kind", "triggered", "duration", "written", "full size", "path or failure", ""]} />
     ${history.length > SHOWN && html`<p><button onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${history.length}`}</button></p>`}
+  <//>`;
+}
+
+function HeldFiles({ job }) {
+  const { data, error } = usePoll(`jobs/${job.jid}/checkpoints/files`, null);
+  if (!data) return error ? html`<${Problem} error=${error} />` : html`<p class="quiet">Reading …</p>`;
+  const rows = data.files.map((file) => ({
+    key: file.path,
+    cells: [html`<code>${file.path}</code>`, bytes(file.bytes), count(file.checkpoints.length), file.checkpoints.join(", ")],
+  }));
+  return html`<p class="quiet">${bytes(data.bytes)} in the files of ${data.checkpoints.length} checkpoints, ${bytes(data["shared-bytes"])} of it in files
+      that several of them hold; such a file goes with the last of them.
+      ${data["left-out"] > 0 && ` ${data["left-out"]} older checkpoints were not looked at.`}${data.more > 0 && ` ${data.more} more files are not shown.`}</p>
+    <${Table} caption="Files of checkpoints" head=${["file", "size", "holders", "held by checkpoints"]} rows=${rows} empty="All state is inside of _metadata." />
+    ${data.problems.map((p) => html`<p class="problem">${p}</p>`)}`;
+}
+
+/** What holds which file; metadata is read for it, so only when somebody asks. */
+function Files({ job }) {
+  const [round, setRound] = useState(0);
+  return html`<${Section} id="files" title="Files">
+    <p><button onClick=${() => setRound(round + 1)}>${round ? "Look at the files again" : "Show which checkpoints hold which file"}</button></p>
+    ${round > 0 && html`<${HeldFiles} key=${round} job=${job} />`}
   <//>`;
 }
 
@@ -173,5 +196,6 @@ export function Checkpoints({ job, number, actions, over }) {
     <${History} job=${job} history=${data.history} actions=${actions} over=${over} />
     <${Sizes} job=${job} history=${data.history} />
     <${Section} id="spread" title="Spread"><${Spread} summary=${data.summary} /><//>
+    <${Files} job=${job} />
     <${Settings} job=${job} />`;
 }

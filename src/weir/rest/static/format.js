@@ -67,8 +67,18 @@ export function skew(values) {
   return sum > 0 && values.length > 1 ? (Math.max(...values) * values.length) / sum : null;
 }
 
-/** A state's name for people; without one, files in which states are not told apart. */
+/** The name of a state; queues of timers have one that programs do not know. */
+export function plainState(state) {
+  return state.startsWith("_timer.") ? `timers, ${state.slice(7).replace(/_/g, " ")}` : state;
+}
+
+/** A state's name with its operator's; without one, files in which states are not told apart. */
 export function stateName(name, state) {
-  if (state === "") return `${name}: files of a database, or of an earlier job`;
-  return state.startsWith("_timer.") ? `${name}: timers, ${state.slice(7).replace(/_/g, " ")}` : `${name}: ${state}`;
+  return state === "" ? `${name}: files of a database, or of an earlier job` : `${name}: ${plainState(state)}`;
+}
+
+/** All states of an operator in a line, those of the program first. */
+export function stateNames(states) {
+  const timers = states.filter((name) => name.startsWith("_timer."));
+  return [...states.filter((name) => !timers.includes(name)), ...timers.map(plainState)].join(", ");
 }

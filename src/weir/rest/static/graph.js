@@ -2,7 +2,7 @@
 
 import { html, useMemo } from "./vendor/preact.js";
 import { layout } from "./layout.js";
-import { count, duration, lag, rate, share, skew, watermark } from "./format.js";
+import { count, duration, lag, rate, share, skew, stateNames, watermark } from "./format.js";
 
 const WIDTH = 220;
 const HEIGHT = 124;
@@ -37,7 +37,7 @@ function lines(vertex, rates, now) {
     flow,
     `${count(vertex.metrics["read-records"])} records${uneven === null ? "" : ` · skew ${uneven.toFixed(1)}`}`,
     time(vertex, now),
-    vertex.states.length ? `state: ${vertex.states.join(", ")}` : "",
+    vertex.states.length ? `state: ${stateNames(vertex.states)}` : "",
   ].filter(Boolean);
 }
 

@@ -4,9 +4,10 @@ import { html, useState } from "./vendor/preact.js";
 import { Chart } from "./chart.js";
 import { StateSizes } from "./sizes.js";
 import { Graph } from "./graph.js";
+import { HotGroups } from "./groups.js";
 import { usePair, usePoll } from "./hooks.js";
 import { Badge, Facts, Meter, Problem, Section, Table } from "./parts.js";
-import { bytes, count, duration, lag, moment, rate, share, skew, watermark } from "./format.js";
+import { bytes, count, duration, lag, moment, rate, share, skew, stateNames, watermark } from "./format.js";
 
 const NARROW = window.matchMedia("(max-width: 700px)");
 
@@ -36,10 +37,10 @@ function lastKnown(values) {
   return values.findLast((value) => value !== null) ?? null;
 }
 
-function Operator({ vertex, slots, now }) {
+function Operator({ job, vertex, slots }) {
   const rows = vertex.subtasks.map((each) => {
     const slot = slots.find((s) => s.subtask === each.subtask);
-    const behind = lag(each.watermark, now);
+    const behind = lag(each.watermark, job.now);
     return {
       key: each.subtask,
       cells: [
@@ -61,12 +62,13 @@ function Operator({ vertex, slots, now }) {
       ["status", html`<${Badge} status=${vertex.status} />`],
       ["level", vertex.level === 0 ? "0, in Spark's workers" : vertex.level],
       ["parallelism", `${vertex.parallelism} of at most ${vertex.maxParallelism}`],
-      ["states", vertex.states.join(", ") || "none known: a checkpoint tells them"],
+      ["states", stateNames(vertex.states) || "none known: a checkpoint tells them"],
       ["skew", uneven === null ? "–" : `${uneven.toFixed(2)} (most over mean)`],
     ]} />
     <${Table} caption=${`Subtasks of ${vertex.name}`} rows=${rows}
       empty=${vertex.level === 0 ? "Spark counts its rows itself: operators in front of the first exchange have no slots." : "No subtask has reported yet."}
       head=${["subtask", "records in", "records out", "watermark", "behind", "slot"]} />
+    <${HotGroups} key=${vertex.id} job=${job} vertex=${vertex} />
   <//>`;
 }
 
@@ -177,7 +179,7 @@ export function Job({ job }) {
     ]} />
     <${Graph} job=${job} rates=${ratesOf(pair)} busy=${shares.length ? Math.max(...shares) : null} chosen=${chosen}
       choose=${(id) => setChosen((old) => (old === id ? null : id))} narrow=${NARROW.matches} />
-    ${vertex ? html`<${Operator} vertex=${vertex} slots=${slots} now=${job.now} />` : html`<p class="quiet">Choose an operator to see its subtasks.</p>`}
+    ${vertex ? html`<${Operator} job=${job} vertex=${vertex} slots=${slots} />` : html`<p class="quiet">Choose an operator to see its subtasks.</p>`}
     <${Problem} error=${noSlots || noTimes} />
     <${Sources} job=${job} />
     <${Slots} slots=${slots} recent=${recent} now=${job.now} />

@@ -60,9 +60,9 @@ function Follow({ path, size, name }) {
     let timer = 0;
     async function round() {
       try {
-        const data = await part(path, at.current, control.signal);
+        const { data, end } = await part(path, at.current, control.signal);
         if (control.signal.aborted) return;
-        at.current += data.length;
+        at.current = end;
         if (data.length) {
           const more = decoder.current.decode(data, { stream: true });
           setText((old) => (old + more).slice(-KEPT));
@@ -89,10 +89,10 @@ function Follow({ path, size, name }) {
     const pieces = [];
     let from = 0;
     for (;;) {
-      const piece = await part(path, from);
-      if (!piece.length) break;
-      pieces.push(piece);
-      from += piece.length;
+      const { data, end } = await part(path, from);
+      if (!data.length) break;
+      pieces.push(data);
+      from = end;
     }
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob(pieces, { type: "text/plain" }));
@@ -119,7 +119,9 @@ export function Logs({ job }) {
   useEffect(() => {
     const control = new AbortController();
     async function look() {
-      const found = (await get("jobmanager/logs", control.signal)).logs.map((log) => ({ ...log, path: "jobmanager/log", label: "driver" }));
+      // The server of a host is not the driver of a job that has ended, but knows its last lines.
+      const { logs: own } = job.host ? { logs: [{ name: "driver.log", size: null }] } : await get("jobmanager/logs", control.signal);
+      const found = own.map((log) => ({ ...log, path: `jobs/${job.jid}/driver-log`, label: "driver" }));
       for (let subtask = 0; subtask < job.parallelism; subtask += 1) {
         const base = `taskmanagers/${prefix}-${subtask}`;
         const { logs } = await get(`${base}/logs`, control.signal);
@@ -133,7 +135,7 @@ export function Logs({ job }) {
   if (!files) return html`<${Problem} error=${error} />`;
   const log = files.find((each) => each.path === chosen) || files[0];
   return html`<p><label>Log <select value=${log.path} onChange=${(e) => setChosen(e.target.value)}>
-      ${files.map((f) => html`<option value=${f.path} selected=${f.path === log.path}>${f.label} (${bytes(f.size)})</option>`)}</select></label></p>
+      ${files.map((f) => html`<option value=${f.path} selected=${f.path === log.path}>${f.label}${f.size === null ? ": its last lines" : ` (${bytes(f.size)})`}</option>`)}</select></label></p>
     <${Follow} key=${log.path} path=${log.path} size=${log.size} name=${log.name} />`;
 }
 
@@ -154,22 +156,34 @@ function Flames({ root }) {
   for (const name of path) top = top.children.find((child) => child.name === name) || top;
   const found = boxes(top, 0, 0, Math.max(top.value, 1), []);
   const rows = Math.max(...found.map((box) => box.depth)) + 1;
-  const into = (box) => {
-    const step = box.depth === 1 ? [box.name] : null;
-    if (step) setPath([...path, ...step]);
+  /** What makes a box a button: only those below the first one lead somewhere. */
+  const leads = (box) => {
+    if (box.depth !== 1) return {};
+    const into = () => setPath([...path, box.name]);
+    const pressed = (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      into();
+    };
+    return { role: "button", tabindex: 0, "aria-label": `Look into ${box.name}`, onClick: into, onKeyDown: pressed };
   };
   return html`<p>${path.length > 0 && html`<button onClick=${() => setPath([])}>All threads</button>`} <span class="quiet">Choose a box below the first one to look into it.</span></p>
-    <svg class="flame" viewBox=${`0 0 1000 ${rows * 18}`} height=${rows * 18} preserveAspectRatio="none" role="img"
+    <svg class="flame" viewBox=${`0 0 1000 ${rows * 18}`} height=${rows * 18} preserveAspectRatio="none" role="group"
         aria-label=${`Flame graph of ${top.name}, ${top.value} samples`}>
-      ${found.map((box) => html`<g key=${`${box.depth} ${box.left}`} onClick=${() => into(box)}>
+      ${found.map((box) => html`<g key=${`${box.depth} ${box.left}`} ...${leads(box)}>
         <rect x=${box.left * 1000} y=${box.depth * 18} width=${Math.max(box.width * 1000, 0.5)} height="17"><title>${`${box.name}: ${Math.round((100 * box.value) / Math.max(root.value, 1))} % of all samples`}</title></rect>
         ${box.width > 0.06 && html`<text x=${box.left * 1000 + 4} y=${box.depth * 18 + 13}>${box.name.slice(0, Math.floor(box.width * 150))}</text>`}
       </g>`)}
     </svg>`;
 }
 
-/** Where threads are: the driver's and each slot's; and where a slot was for a while. */
+/** Threads of a job; the server of a host has some too, but they are none of a job's. */
 export function Threads({ job }) {
+  return job.host ? html`<p class="quiet">The job has ended: nothing of it runs.</p>` : html`<${Processes} job=${job} />`;
+}
+
+/** Where threads are: the driver's and each slot's; and where a slot was for a while. */
+function Processes({ job }) {
   const [where, setWhere] = useState("driver");
   const [round, setRound] = useState(0);
   const [flames, setFlames] = useState(null);

@@ -2,6 +2,7 @@
 // groups, rows, differences, files.
 
 import { html, useState } from "./vendor/preact.js";
+import { Groups } from "./groups.js";
 import { usePoll } from "./hooks.js";
 import { Live } from "./live.js";
 import { Facts, Problem, Section, Table } from "./parts.js";
@@ -11,27 +12,6 @@ const ROWS = 20;
 
 function types(found) {
   return Object.entries(found).map(([role, type]) => `${role}: ${type}`).join(", ");
-}
-
-/** Bars of key groups: hot ones stand out. */
-function Groups({ base, vertex, name }) {
-  const { data, error } = usePoll(`${base}/${vertex}/key-groups?state=${encodeURIComponent(name)}`, null);
-  if (!data) return html`<${Problem} error=${error} />`;
-  const known = data.groups.filter((g) => g.entries >= 0);
-  if (!known.length) return html`<p class="quiet">${data.groups.length ? `${data.groups.length} key groups have entries; how many is inside the files of a database.` : "No key group has entries."}</p>`;
-  const most = Math.max(...known.map((g) => g.entries));
-  const sum = known.reduce((a, g) => a + g.entries, 0);
-  const hot = [...known].sort((a, b) => b.entries - a.entries).slice(0, 3);
-  const width = Math.max(1, 768 / data["max-parallelism"]);
-  return html`<figure class="groups">
-    <figcaption>Entries by key group: ${count(sum)} in ${known.length} of ${data["max-parallelism"]}; most in
-      ${hot.map((g) => ` ${g.group} (${count(g.entries)}, ${bytes(g.bytes)})`).join(",")}</figcaption>
-    <svg viewBox=${`0 0 ${width * data["max-parallelism"]} 80`} preserveAspectRatio="none" role="img"
-      aria-label=${`Entries by key group, at most ${most}`}>
-      ${known.map((g) => html`<rect x=${g.group * width} y=${80 - (78 * g.entries) / most} width=${Math.max(width - 0.5, 0.5)} height=${(78 * g.entries) / most}>
-        <title>${`key group ${g.group}: ${g.entries} entries, ${g.bytes} bytes`}</title></rect>`)}
-    </svg>
-  </figure>`;
 }
 
 function Rows({ base, vertex, name }) {

@@ -52,8 +52,10 @@ _ENDING_S = 2.0
 _HANG_UPS = (BrokenPipeError, ConnectionResetError)
 # What plans splits, and what it asks and complains through: no place of anybody's own code.
 _PLANS = b"pyspark/sql/streaming/python_streaming_source_runner.py"
+_FORKS = b"pyspark/daemon.py"
 _AROUND_PLANS = (
     _PLANS,
+    _FORKS,
     b"pyspark/serializers.py",
     b"pyspark/worker_util.py",
     b"<frozen runpy>",
@@ -125,11 +127,11 @@ def _is_hang_up(trace: list[bytes]) -> bool:
     """
     names = tuple(kind.__name__.encode() for kind in _HANG_UPS)
     places = [line for line in trace[1:-1] if line.startswith(b"  File ")]
-    if any(_PLANS in line for line in places):
-        in_spark = all(any(part in line for part in _AROUND_PLANS) for line in places)
-        return in_spark and trace[-1].startswith((*names, b"EOFError"))
-    in_daemon = bool(places) and all(b"pyspark/daemon.py" in line for line in places)
-    return in_daemon and trace[-1].startswith(names)
+    # Traces of two processes that end together may lie within each other.
+    plans, forks = (any(part in line for line in places) for part in (_PLANS, _FORKS))
+    in_spark = all(any(part in line for part in _AROUND_PLANS) for line in places)
+    ends = (*names, b"EOFError") if plans else names
+    return (plans or forks) and in_spark and trace[-1].startswith(ends)
 
 
 def stop_progress_bar(context: SparkContext) -> None:

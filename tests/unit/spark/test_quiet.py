@@ -61,6 +61,7 @@ def test_who_plans_splits_says_nothing_of_a_query_that_has_stopped():
     asked, said = [TRACE, _PLANS, _READ, b"EOFError\n"], [TRACE, runs, _PLANS, _SENT, PIPE]
     chain = [*asked, b"\n", _ALSO, b"\n", *said, b"\n", _ALSO, b"\n", *said]
     assert list(quiet_lines([b"before\n", *chain, b"after\n"])) == [b"before\n", b"after\n"]
+    assert list(quiet_lines([*said[:-1], TRACE, DAEMON, PIPE])) == []
     own = [TRACE, _PLANS, OTHER, b"EOFError\n", b"\n", _ALSO, b"\n"]
     assert list(quiet_lines([*own, *said])) == own
     other = [TRACE, _PLANS, b"ValueError: x\n"]

@@ -41,10 +41,6 @@ def test_the_demo_survives_a_kill_and_a_move_to_more_subtasks_and_says_so(tmp_pa
 
 @pytest.mark.spark
 @pytest.mark.kafka
-@pytest.mark.skipif(
-    "WEIR_TEST_BROKER_DEATH" not in os.environ,
-    reason="a job sometimes waits for minutes after its only broker died: not understood yet",
-)
 def test_the_demo_between_topics_survives_a_dead_slot_and_a_dead_broker(tmp_path):
     command = [*WEIR, "demo", "--kafka", "--rows", "60000", "--seed", "3"]
     done = subprocess.run(

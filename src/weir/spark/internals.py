@@ -50,6 +50,18 @@ _EXECUTION_ID = "spark.sql.execution.id"
 _ENDING_S = 2.0
 # What a worker meets when the JVM has hung up.
 _HANG_UPS = (BrokenPipeError, ConnectionResetError)
+# What plans splits, and what it asks and complains through: no place of anybody's own code.
+_PLANS = b"pyspark/sql/streaming/python_streaming_source_runner.py"
+_FORKS = b"pyspark/daemon.py"
+_AROUND_PLANS = (
+    _PLANS,
+    _FORKS,
+    b"pyspark/serializers.py",
+    b"pyspark/worker_util.py",
+    b"<frozen runpy>",
+    b"/socket.py",
+    b"/contextlib.py",
+)
 
 JavaSchema = NewType("JavaSchema", object)
 JavaColumns = NewType("JavaColumns", object)
@@ -89,25 +101,37 @@ def quiet_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Return what Java and its workers write to stderr, without what nobody can do anything about.
 
     That is Java's warning about incubator modules, and what the processes that plan splits print
-    when the JVM has hung up: Spark starts them by a daemon of its own; see `fork_workers`.
+    when the JVM has hung up: Spark starts them by itself or by a daemon of its own; see
+    `fork_workers`.
     """
     trace: list[bytes] = []
+    hushed = False
     for line in lines:
         if line.startswith(b"Traceback (most") or (trace and line.startswith(b" ")):
             trace.append(line)
             continue
         told, trace = [*trace, line], []
-        if not line.startswith(b"WARNING: Using incubator modules:") and not _is_hang_up(told):
+        if hushed and (not line.strip() or line.startswith(b"During handling of the above")):
+            continue
+        hushed = _is_hang_up(told)
+        if not line.startswith(b"WARNING: Using incubator modules:") and not hushed:
             yield from told
     yield from trace
 
 
 def _is_hang_up(trace: list[bytes]) -> bool:
-    """Tell whether lines are the trace of a daemon to which nobody listens any more."""
+    """Tell whether lines are the trace of a process of Spark to which nobody listens any more.
+
+    What plans splits for a query is told what to do by the JVM: when the query stops, it may find
+    nobody to ask, and then nobody to complain to.
+    """
     names = tuple(kind.__name__.encode() for kind in _HANG_UPS)
     places = [line for line in trace[1:-1] if line.startswith(b"  File ")]
-    in_daemon = bool(places) and all(b"pyspark/daemon.py" in line for line in places)
-    return in_daemon and trace[-1].startswith(names)
+    # Traces of two processes that end together may lie within each other.
+    plans, forks = (any(part in line for line in places) for part in (_PLANS, _FORKS))
+    in_spark = all(any(part in line for part in _AROUND_PLANS) for line in places)
+    ends = (*names, b"EOFError") if plans else names
+    return (plans or forks) and in_spark and trace[-1].startswith(ends)
 
 
 def stop_progress_bar(context: SparkContext) -> None:

@@ -48,6 +48,26 @@ def test_a_daemon_says_nothing_of_a_jvm_that_has_hung_up(trace, is_told):
     assert list(quiet_lines(around)) == (around if is_told else [around[0], around[-1]])
 
 
+_PLANS = (
+    b'  File "/x/pyspark.zip/pyspark/sql/streaming/python_streaming_source_runner.py", line 2\n'
+)
+_READ = b'  File "/x/pyspark.zip/pyspark/serializers.py", line 604, in read_int\n'
+_SENT = b'  File "/lib/python3.11/socket.py", line 724, in write\n'
+_ALSO = b"During handling of the above exception, another exception occurred:\n"
+
+
+def test_who_plans_splits_says_nothing_of_a_query_that_has_stopped():
+    runs = b'  File "<frozen runpy>", line 198, in _run_module_as_main\n'
+    asked, said = [TRACE, _PLANS, _READ, b"EOFError\n"], [TRACE, runs, _PLANS, _SENT, PIPE]
+    chain = [*asked, b"\n", _ALSO, b"\n", *said, b"\n", _ALSO, b"\n", *said]
+    assert list(quiet_lines([b"before\n", *chain, b"after\n"])) == [b"before\n", b"after\n"]
+    assert list(quiet_lines([*said[:-1], TRACE, DAEMON, PIPE])) == []
+    own = [TRACE, _PLANS, OTHER, b"EOFError\n", b"\n", _ALSO, b"\n"]
+    assert list(quiet_lines([*own, *said])) == own
+    other = [TRACE, _PLANS, b"ValueError: x\n"]
+    assert list(quiet_lines([*asked, b"\n", _ALSO, b"\n", *other])) == other
+
+
 def test_workers_do_not_print_that_nobody_listens_any_more(capsys):
     print_but_hang_ups(HANG_UP, file=sys.stderr)
     print_but_hang_ups("ValueError: BrokenPipeError is only mentioned", file=sys.stderr)

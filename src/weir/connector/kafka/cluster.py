@@ -137,18 +137,29 @@ class Cluster:
         asked = {kafka.TopicPartition(*p): spec for p in partitions}
         if not asked:
             return {}
-        committed = self._connection.properties.get("isolation.level") == "read_committed"
-        level = kafka.IsolationLevel
+        code = kafka.KafkaError
         with self._connection.errors("asking for offsets"):
-            futures = self._admin().list_offsets(
-                asked,
-                isolation_level=level.READ_COMMITTED if committed else level.READ_UNCOMMITTED,
-                request_timeout=TIMEOUT_S,
-            )
-            return {
-                KafkaTopicPartition(tp.topic, tp.partition): future.result().offset
-                for tp, future in futures.items()
-            }
+            try:
+                return self._answered(asked)
+            except kafka.KafkaException as error:
+                if error.args[0].code() not in (code.FENCED_LEADER_EPOCH, code._NOENT):
+                    raise
+            # The client goes by leaders that it has heard of minutes ago; a new one asks for them.
+            self._admin_client = None
+            return self._answered(asked)
+
+    def _answered(self, asked: dict[Any, Any]) -> Offsets:
+        level = import_kafka().IsolationLevel
+        committed = self._connection.properties.get("isolation.level") == "read_committed"
+        futures = self._admin().list_offsets(
+            asked,
+            isolation_level=level.READ_COMMITTED if committed else level.READ_UNCOMMITTED,
+            request_timeout=TIMEOUT_S,
+        )
+        return {
+            KafkaTopicPartition(tp.topic, tp.partition): future.result().offset
+            for tp, future in futures.items()
+        }
 
     def committed(self, partitions: Iterable[KafkaTopicPartition]) -> Offsets:
         """Return what the group has committed, where it has."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from typing import Any, TypeAlias
 
 from weir.clock import SystemClock
@@ -24,6 +25,10 @@ Row: TypeAlias = tuple[str, bytes | None, bytes | None, int | None]
 
 _CALL_S = 60.0
 _PAUSE_S = 0.1
+# The client's own errors, which say more, come first.
+_GRACE_S = 1.0
+# The partition that markers lie on.
+_MARKED = 0
 _RETENTION_MINUTES = 7 * 24 * 60
 _SHORT_MINUTES = 24 * 60
 _TIMEOUT_MS = 60_000
@@ -98,6 +103,11 @@ class KafkaTarget(CommitTarget):
         """Return for how long a transaction is open at most: while a checkpoint is written."""
         return min(_TIMEOUT_MS, self._broker().get(_LONGEST, _TIMEOUT_MS))
 
+    def _marker_s(self) -> float:
+        """Return for how long a marker may be under way: the transaction is over after that."""
+        given = _number(self._connection.properties.get(TIMEOUT, "")) or self._timeout_ms()
+        return min(_CALL_S, given / 1000)
+
     def _name(self, identity: str) -> str:
         return f"{self._prefix}.{identity}"
 
@@ -114,8 +124,6 @@ class KafkaTarget(CommitTarget):
             producer = self._connection.producer(**given)
             with self._connection.errors(f"fencing {self._name(identity)!r}"):
                 producer.init_transactions(_CALL_S)
-            # Now that the broker has answered: later, a consumer that begins while it is away may
-            # wait for minutes.
             group = self._connection.consumer(**{"group.id": self._name(identity)})
             self._groups[identity] = group.consumer_group_metadata()
             group.close()
@@ -146,14 +154,24 @@ class KafkaTarget(CommitTarget):
             pause.wait(_PAUSE_S)
 
     def _marker(self, name: str) -> int | None:
-        # Kept by name until it has answered: a client that is forgotten never does.
-        admin = self._connection.admin()
-        asked = import_kafka().ConsumerGroupTopicPartitions(name)
-        answers = admin.list_consumer_group_offsets(
-            [asked], require_stable=True, request_timeout=_CALL_S
-        )
-        (future,) = answers.values()
-        places = future.result().topic_partitions
+        """Ask as a member of the group would, about every topic that the marker can lie on.
+
+        An admin client could ask for all offsets of a group, but it crashes its process when the
+        group has no coordinator for the moment, which is so behind the death of a broker.
+        """
+        kafka = import_kafka()
+        # Offsets of open transactions are waited for.
+        mine = {"group.id": name, "isolation.level": "read_committed"}
+        consumer = self._connection.consumer(**mine)
+        try:
+            topics = consumer.list_topics(timeout=_CALL_S).topics
+            asked = [kafka.TopicPartition(topic, _MARKED) for topic in topics]
+            places = consumer.committed(asked, timeout=_CALL_S) if asked else []
+        finally:
+            consumer.close()
+        for place in places:
+            if place.error is not None:
+                raise kafka.KafkaException(place.error)
         return max((place.offset for place in places if place.offset >= 0), default=None)
 
     def write(self, identity: str, checkpoint: int, rows: list[Any]) -> None:
@@ -168,17 +186,53 @@ class KafkaTarget(CommitTarget):
             try:
                 for row in rows:
                     produce(producer, row)
-                marker = kafka.TopicPartition(rows[0][0], 0, checkpoint)
-                producer.send_offsets_to_transaction([marker], self._groups[identity], _CALL_S)
+                marker = kafka.TopicPartition(rows[0][0], _MARKED, checkpoint)
+                self._send_marker(producer, identity, marker)
                 producer.commit_transaction(_CALL_S)
             except BaseException:
                 # The next try fences first, which aborts whatever is open.
                 del self._producers[identity]
                 raise
 
+    def _send_marker(self, producer: Any, identity: str, marker: Any) -> None:
+        """Add the marker to the transaction, within the time that is left to it.
+
+        The client remembers the group's coordinator. When that broker has died and is back, the
+        client may go on waiting for a connection that it has given up itself, whatever timeout the
+        call has: until some connection changes, which may take minutes. So nobody waits for the
+        call itself; the producer is left to it, and the next one asks where the coordinator is.
+        """
+        seconds = self._marker_s()
+        call = _sent(producer, [marker], self._groups[identity], seconds)
+        if not wait([call], seconds + _GRACE_S).done:
+            msg = (
+                f"Kafka at {self._connection.address!r} did not take the marker of checkpoint "
+                f"{marker.offset} of {self._name(identity)!r} within {seconds:g} s, which its "
+                "transaction has: the group's coordinator is away, or was"
+            )
+            raise StorageError(msg)
+        call.result()
+
     def close(self) -> None:
         """Forget the producers; an open transaction is aborted by who fences it, or by time."""
         self._producers.clear()
+
+
+def _sent(producer: Any, *arguments: Any) -> Future[None]:
+    """Send offsets in a thread that nobody waits for, not even when the process ends."""
+    answer: Future[None] = Future()
+    failed = import_kafka().KafkaException
+
+    def send() -> None:
+        try:
+            producer.send_offsets_to_transaction(*arguments)
+        except failed as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(None)
+
+    threading.Thread(target=send, name="weir-kafka-marker", daemon=True).start()
+    return answer
 
 
 def produce(producer: Any, row: Row, on_delivery: Any = None) -> None:

@@ -221,12 +221,11 @@ class KafkaTarget(CommitTarget):
 def _sent(producer: Any, *arguments: Any) -> Future[None]:
     """Send offsets in a thread that nobody waits for, not even when the process ends."""
     answer: Future[None] = Future()
-    failed = import_kafka().KafkaException
 
     def send() -> None:
         try:
             producer.send_offsets_to_transaction(*arguments)
-        except failed as error:
+        except BaseException as error:
             answer.set_exception(error)
         else:
             answer.set_result(None)

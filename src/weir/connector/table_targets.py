@@ -113,7 +113,6 @@ class IcebergTarget(SparkTarget):
     takes the rows of both.
 
     Example:
-        spark.sql("create table lake.shop.totals (key string, total bigint) using iceberg")
         stream.foreach_batch(IcebergTarget("lake.shop.totals"))
     """
 

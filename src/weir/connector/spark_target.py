@@ -5,7 +5,8 @@ and has to be idempotent by it. A target also knows who prepared the rows, so th
 to count anew do not meet the checkpoints of others:
 
 * `DirectoryTarget`: a directory for every checkpoint, which is overwritten. For any file format.
-* one of the program's own: tables that keep a marker with their rows can say what they have.
+* `DeltaTarget` and `IcebergTarget`: tables that keep the checkpoint with its rows.
+* one of the program's own: whatever keeps a marker with its rows can say what it has.
 
 Nothing here imports Spark: it is called with its objects.
 """
@@ -33,6 +34,13 @@ class SparkTarget(CommitTarget):
 
     spark: Any = None
     """The session; set before the first call."""
+
+    def check(self) -> None:
+        """Refuse what cannot work, when a job starts; by default nothing.
+
+        Raises:
+            UsageError: it says what is missing, and what to do.
+        """
 
     def fence(self, identities: Sequence[str]) -> None:
         """Do nothing: a job has one driver, and what an earlier one writes late is the same."""

@@ -15,6 +15,7 @@ from weir.backend.base import SnapshotKind
 from weir.common._text import printed
 from weir.connector.function_sink import InvokeContext
 from weir.connector.sink import NewerOutput, SinkWriter, WriterContext, blamed
+from weir.connector.staged_batch import is_staged, prepared_by
 from weir.graph.plan import OperatorNode
 from weir.runtime.columnar import ColumnarChunk
 from weir.runtime.context import SnapshotContext
@@ -135,19 +136,34 @@ class SinkOperator(StatefulOperator):
 
 
 class DriverSinkOperator(SinkOperator):
-    """A sink whose staged data the driver commits: committables are handed over to it."""
+    """A sink whose staged data the driver commits: committables are handed over to it.
+
+    Invariant: a committable stays in the state until the driver has committed it, which it tells by
+    removing the file. The driver may take long, and checkpoints that complete meanwhile are what a
+    failover goes back to when the driver fails in the end.
+    """
 
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
         super().__init__(node, facts)
         self.handover: list[bytes] = []
 
     def commit_restored(self, committables: list[bytes]) -> None:
-        """Hand over again: the driver's commit is idempotent."""
+        """Hand over again, and keep: the driver's commit is idempotent, and may fail again."""
+        for committable in committables:
+            checkpoint, _ = prepared_by(committable, self.restored_checkpoint or 0)
+            self._pending.setdefault(checkpoint, []).append(committable)
         self.handover.extend(committables)
 
-    def commit(self, committables: list[bytes]) -> None:
-        """Hand over to the driver."""
-        self.handover.extend(committables)
+    def notify_complete(self, checkpoint_id: int) -> None:
+        """Hand over everything that the driver has not committed, again where it was handed over.
+
+        So a checkpoint whose commit failed comes before the next one, whose commit was under way.
+        """
+        for number in sorted(n for n in self._pending if n <= checkpoint_id):
+            if all(map(is_staged, self._pending[number])):
+                self.handover.extend(self._pending[number])
+            else:
+                del self._pending[number]
 
 
 def _entry(raw: bytes) -> tuple[int, list[bytes]]:

@@ -27,9 +27,11 @@ from weir.connector.staged_batch import (
     remove_staged,
     unpickle_staged,
 )
+from weir.connector.table_targets import DeltaTarget
 from weir.errors import UsageError, UserFunctionError, WeirError
 from weir.graph.plan import JobPlan
 from weir.runtime.raised import user_traceback
+from weir.spark.internals import delta_version
 
 log = logging.getLogger("weir.sink")
 
@@ -59,9 +61,12 @@ class DriverSinks:
                 op.function = StagedBatchSink(self._staging)
 
     def keep(self, operator: str, name: str, given: Any) -> None:
-        """Keep one function or target."""
+        """Keep one function or target, which may refuse the session."""
         target = given if isinstance(given, SparkTarget) else FunctionTarget(given)
         target.spark = self._spark
+        if isinstance(target, DeltaTarget):
+            target.version = delta_version(self._spark)
+        target.check()
         self._endings[operator] = _Ending(name, target)
 
     def commit(self, checkpoint_id: int, staged: list[tuple[str, list[bytes]]]) -> None:

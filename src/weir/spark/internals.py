@@ -313,9 +313,21 @@ def arrow_schema(
     """Return the types in which Spark hands rows of a schema to Python.
 
     PySpark's own function: if it moved or differed, rows that workers read from files would have
-    other types than those that Spark reads.
+    other types than those that Spark reads. Before 4.2 it knows no time zone but UTC.
     """
-    return to_arrow_schema(schema, timezone=timezone, prefers_large_types=prefers_large_types)
+    zone: dict[str, Any] = {"timezone": timezone} if pyspark.__version__ >= "4.2" else {}
+    return to_arrow_schema(schema, prefers_large_types=prefers_large_types, **zone)
+
+
+def delta_version(spark: SparkSession) -> str | None:
+    """Return the version of Delta Lake that the session has; None if it has none.
+
+    Delta Lake's own constant: if it moved, the session would seem to have none.
+    """
+    try:
+        return str(spark._jvm.io.delta.package.VERSION())  # type: ignore[union-attr]
+    except TypeError:  # py4j takes the name of a class that is not there for that of a package
+        return None
 
 
 def fork_workers() -> None:

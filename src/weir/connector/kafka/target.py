@@ -226,6 +226,7 @@ def _sent(producer: Any, *arguments: Any) -> Future[None]:
         try:
             producer.send_offsets_to_transaction(*arguments)
         except BaseException as error:
+            # Who waits raises it.
             answer.set_exception(error)
         else:
             answer.set_result(None)

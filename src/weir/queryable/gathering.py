@@ -1,7 +1,9 @@
 """Look-ups of single keys that go together: whoever asks while calls are under way takes the next.
 
 One call for many keys costs little more than one for a single key, at the client, in the driver and
-in the slots. Every look-up has its own answer, and its own error.
+in the slots. So while look-ups overlap, calls begin some milliseconds apart, and each takes along
+what has come meanwhile; who asks alone never waits. Every look-up has its own answer, and its own
+error.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from weir.clock import Clock, SystemClock
 from weir.codec.portable import Portable
 from weir.jobmanager.queries import (
     Answer,
@@ -25,7 +28,10 @@ from weir.offline.tables import KEY
 from weir.queryable.protocol import QueryRequest, encode_request
 
 KEYS_MAX: Final = 256
-_CALLS: Final = 2
+_CALLS: Final = 4
+_APART_MS: Final = 5
+# A call that takes longer holds up nobody else.
+_SLOW_MS: Final = 50
 
 
 @dataclass
@@ -47,21 +53,34 @@ class _Wanted:
 
 @dataclass
 class _Line:
-    """The keys of one state, under the same terms, that wait; and how many calls are under way."""
+    """The keys of one state, under the same terms, that wait; and the calls that are under way.
+
+    `began_ms` is when the newest of them began; `overlaps` tells whether somebody came while the
+    last one was under way.
+    """
 
     request: QueryRequest
     of: Portable
     waiting: list[_Wanted] = field(default_factory=list)
     calls: int = 0
+    began_ms: int = 0
+    overlaps: bool = False
 
 
 class Gathering:
     """The look-ups of one client; thread-safe."""
 
-    def __init__(self, ask: Callable[[QueryRequest], Answer], pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        ask: Callable[[QueryRequest], Answer],
+        pool: ThreadPoolExecutor,
+        clock: Clock | None = None,
+    ) -> None:
         """Ask by a function, in the threads of a pool."""
         self._ask = ask
         self._pool = pool
+        self._clock = clock or SystemClock()
+        self._pause = threading.Event().wait
         self._lock = threading.Lock()
         self._lines: dict[bytes, _Line] = {}
 
@@ -79,9 +98,11 @@ class Gathering:
             if line is None:
                 line = self._lines[name] = _Line(terms, of)
             line.waiting.append(wanted)
-            if line.calls >= _CALLS:
+            now = self._clock.monotonic_ms()
+            if line.calls and (line.calls >= _CALLS or now - line.began_ms < _SLOW_MS):
                 return wanted.future
             line.calls += 1
+            line.began_ms = now
         try:
             self._pool.submit(self._run, name, line)
         except RuntimeError:
@@ -91,7 +112,11 @@ class Gathering:
 
     def _run(self, name: bytes, line: _Line) -> None:
         while True:
+            if line.overlaps:
+                passed = self._clock.monotonic_ms() - line.began_ms
+                self._pause(max(0, _APART_MS - passed) / 1000)
             with self._lock:
+                line.began_ms = self._clock.monotonic_ms()
                 taken, line.waiting = line.waiting[:KEYS_MAX], line.waiting[KEYS_MAX:]
             if not taken:
                 if self._leave(name, line):
@@ -120,7 +145,7 @@ class Gathering:
     def _call(self, line: _Line, taken: list[_Wanted]) -> None:
         keys = list(dict.fromkeys(wanted.key for wanted in taken))
         try:
-            answer = self._ask(msgspec.structs.replace(line.request, keys=keys))
+            answer = self._answer(line, keys)
         except (StateUnavailableError, QueryRefusedError) as error:
             for wanted in taken:
                 wanted.future.set_exception(error)
@@ -143,6 +168,13 @@ class Gathering:
                 wanted.take(part)
         # There is nothing under them, or their bytes have a second form.
         self._one_by_one(line, [wanted for wanted, part in found if part is None])
+
+    def _answer(self, line: _Line, keys: list[bytes]) -> Answer:
+        try:
+            return self._ask(msgspec.structs.replace(line.request, keys=keys))
+        finally:
+            # Before anybody has an answer: who then asks again does not overlap.
+            line.overlaps = bool(line.waiting)
 
     def _one_by_one(self, line: _Line, taken: list[_Wanted]) -> None:
         for wanted in taken:

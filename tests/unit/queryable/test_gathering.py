@@ -21,6 +21,7 @@ from weir.jobmanager.queries import (
 )
 from weir.queryable.gathering import KEYS_MAX, Gathering
 from weir.queryable.protocol import QueryRequest
+from weir.testing import ManualClock
 
 LONG = portable(Types.LONG())
 FACTS = Facts("live", 0, None, 1, 0)
@@ -158,3 +159,56 @@ def test_look_ups_under_other_terms_go_in_calls_of_their_own(limit: int | None) 
         keys = [LONG.codec.decode(key) for key in request.keys or ()]
         assert {"live" if key % 2 else "committed" for key in keys} == {request.level}
         assert limit is None or len(keys) == 1
+
+
+def test_who_asks_alone_again_and_again_is_never_held_back() -> None:
+    """Calls that follow each other at once are no reason to wait for others."""
+    server = Server()
+    server.go.set()
+    pauses: list[float] = []
+    with ThreadPoolExecutor(4) as pool:
+        gathering = Gathering(server.ask, pool)
+        gathering._pause = pauses.append  # type: ignore[assignment, method-assign]
+        for key in range(50):
+            request = QueryRequest("", "s", keys=[LONG.codec.encode(key)])
+            assert gathering.submit(request, LONG, values).result(PATIENCE_S)[0] == f"a{key}"
+    assert [len(call) for call in server.calls] == [1] * 50
+    assert pauses == []
+
+
+def test_while_look_ups_overlap_calls_begin_some_milliseconds_apart() -> None:
+    server = Server()
+    pauses: list[float] = []
+    with ThreadPoolExecutor(4) as pool:
+        clock = ManualClock()
+        gathering = Gathering(server.ask, pool, clock)
+        gathering._pause = pauses.append  # type: ignore[assignment, method-assign]
+        futures = []
+        for key in range(10):
+            request = QueryRequest("", "s", keys=[LONG.codec.encode(key)])
+            futures.append(gathering.submit(request, LONG, values))
+            while not server.calls:
+                assert not futures[0].done()
+        server.go.set()
+        assert [f.result(PATIENCE_S)[0] for f in futures] == [f"a{key}" for key in range(10)]
+    assert [len(call) for call in server.calls] == [1, 9]
+    assert pauses == [0.005]
+
+
+def test_a_call_that_takes_long_holds_up_nobody_else() -> None:
+    server = Server()
+    with ThreadPoolExecutor(4) as pool:
+        clock = ManualClock()
+        gathering = Gathering(server.ask, pool, clock)
+
+        def submit(key: int) -> Any:
+            request = QueryRequest("", "s", keys=[LONG.codec.encode(key)])
+            return gathering.submit(request, LONG, values)
+
+        first = submit(0)
+        clock.advance(60)
+        second = submit(1)
+        while len(server.calls) < 2:
+            assert not first.done()
+        server.go.set()
+        assert [first.result(PATIENCE_S)[0], second.result(PATIENCE_S)[0]] == ["a0", "a1"]

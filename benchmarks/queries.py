@@ -274,10 +274,13 @@ def measure(slot: Any, client: Any, options: Any) -> None:
     for number in range(options.rounds):
         for one in (without, beside) if number % 2 == 0 else (beside, without):
             one()
-    ratio = statistics.median(b / a for a, b in zip(alone, asked, strict=True))
+    ratios = [b / a for a, b in zip(alone, asked, strict=True)]
     print(f"without look-ups   {statistics.median(alone):12,.0f} records/s")
     print(f"beside look-ups    {statistics.median(asked):12,.0f} records/s")
-    print(f"ratio              {ratio:12.3f}, median of {options.rounds} pairs of rounds")
+    print(
+        f"ratio              {statistics.median(ratios):12.3f}, median of {options.rounds} pairs of "
+        f"rounds, {min(ratios):.3f} to {max(ratios):.3f}"
+    )
     print(f"look-ups           {statistics.median(rates):12,.0f} a second, {times(busy)}")
     client.send(options.seconds)
     rate, taken = client.recv()

@@ -103,8 +103,11 @@ def measure(spark: SparkSession, folder: Path, options: Any) -> None:
             counted.append(entries / (ended - between))
         shutil.rmtree(place)
     print(f"{options.entries:,} entries, medians of {options.rounds} rounds, {options.cores} cores")
-    print(f"read into a count  {statistics.median(counted):12,.0f} entries/s")
-    print(f"written            {statistics.median(written):12,.0f} entries/s")
+    for what, rates in (("read into a count", counted), ("written", written)):
+        print(
+            f"{what:18} {statistics.median(rates):12,.0f} entries/s, "
+            f"{min(rates):,.0f} to {max(rates):,.0f}"
+        )
 
 
 if __name__ == "__main__":

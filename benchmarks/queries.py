@@ -278,8 +278,8 @@ def measure(slot: Any, client: Any, options: Any) -> None:
     print(f"without look-ups   {statistics.median(alone):12,.0f} records/s")
     print(f"beside look-ups    {statistics.median(asked):12,.0f} records/s")
     print(
-        f"ratio              {statistics.median(ratios):12.3f}, median of {options.rounds} pairs of "
-        f"rounds, {min(ratios):.3f} to {max(ratios):.3f}"
+        f"ratio              {statistics.median(ratios):12.3f}, median of {options.rounds} pairs "
+        f"of rounds, {min(ratios):.3f} to {max(ratios):.3f}"
     )
     print(f"look-ups           {statistics.median(rates):12,.0f} a second, {times(busy)}")
     client.send(options.seconds)

@@ -38,10 +38,10 @@ _SETTINGS = {
 def with_lakes(folder: Path, *, fitting: bool) -> dict[str, str]:
     """Return variables for a program whose Spark has both; a Spark that they fit, or this one."""
     try:
-        jars = _kept(f"lakes-{DELTA}-{ICEBERG}", _fetch_jars)
-        older = _kept(f"pyspark-{SPARK}", _fetch_spark) if fitting else None
+        jars = kept(f"lakes-{DELTA}-{ICEBERG}", _fetch_jars)
+        older = kept(f"pyspark-{SPARK}", _fetch_spark) if fitting else None
     except (OSError, subprocess.SubprocessError) as error:
-        refuse(f"Delta Lake, Iceberg and their Spark cannot be fetched: {_reason(error)}")
+        refuse(f"Delta Lake, Iceberg and their Spark cannot be fetched: {reason(error)}")
         raise
     places = {
         "spark.sql.catalog.lake.warehouse": str(folder / "iceberg"),
@@ -63,7 +63,8 @@ def with_lakes(folder: Path, *, fitting: bool) -> dict[str, str]:
     return made
 
 
-def _kept(name: str, fetch: Callable[[Path], None]) -> Path:
+def kept(name: str, fetch: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache, which is filled if it is not there."""
     home = CACHE / name
     with locked(CACHE / f"{name}.lock"):
         if not home.is_dir():
@@ -74,23 +75,32 @@ def _kept(name: str, fetch: Callable[[Path], None]) -> Path:
 
 
 def _fetch_jars(made: Path) -> None:
+    fetch_jars(made, _JARS)
+
+
+def fetch_jars(made: Path, jars: dict[str, tuple[str, str]], *, alone: bool = False) -> None:
+    """Fetch jars by their group, with what they depend on of these groups, or `alone`.
+
+    The rest of what they need is part of Spark.
+    """
+    without = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    exclusions = f"<exclusions>{without}</exclusions>" if alone else ""
     maven = shutil.which("mvn")
     if maven is None:
         msg = "jars come by Maven: install mvn"
         raise FileNotFoundError(msg)
     wanted = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, (name, version) in _JARS.items()
+        f"<version>{version}</version>{exclusions}</dependency>"
+        for group, (name, version) in jars.items()
     )
     pom = made.with_name("pom.xml")
     pom.write_text(
-        "<project><modelVersion>4.0.0</modelVersion><groupId>weir</groupId><artifactId>lakes"
+        "<project><modelVersion>4.0.0</modelVersion><groupId>weir</groupId><artifactId>jars"
         f"</artifactId><version>1</version><dependencies>{wanted}</dependencies></project>"
     )
-    # The rest of what Delta Lake needs is part of Spark.
-    only = f"-DincludeGroupIds={','.join(_JARS)}"
-    command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", only]
+    command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    command += [f"-DincludeGroupIds={','.join(jars)}"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={made}"]
     subprocess.run(command, check=True, capture_output=True, timeout=_FETCH_S)
 
@@ -101,6 +111,7 @@ def _fetch_spark(made: Path) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=_FETCH_S)
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """Return what a command said before it failed."""
     said = getattr(error, "stderr", None) or getattr(error, "stdout", None) or b""
     return f"{error} {said.decode(errors='replace')[-500:]}".strip()

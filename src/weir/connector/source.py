@@ -4,7 +4,8 @@ Life of a source: the program declares it as a plain value; the driver opens it 
 what a job before this one has read; the engine streams what it opened as; workers turn each piece
 into records with its decoder::
 
-    driver:  Source.open(opening) -> FileRows | TableRows | Splits | PlannedSplits | Journal
+    driver:  Source.open(opening)
+             -> FileRows | TableRows | StreamRows | Splits | PlannedSplits | Journal
     worker:  Decoder.decode(batch) -> records, columns, marks, partitions, what was left out
 
 Positions are the engine's own: it logs, before an epoch runs, which rows or splits belong to it,
@@ -27,7 +28,7 @@ with a split stays the same. Its position is what the planner says, and needs no
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -96,6 +97,20 @@ class TableRows:
     table: Any
     type_info: Any = None
     partition_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """Rows that a connector of the engine's own reads, without an end.
+
+    `package` tells what brings the connector, by the version of the engine. `options` may hold
+    passwords.
+    """
+
+    format: str
+    decoder: Decoder
+    options: Mapping[str, str] = field(repr=False)
+    package: Callable[[str], str] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -180,7 +195,7 @@ class Journal:
     type_info: Any = None
 
 
-SourceStream: TypeAlias = FileRows | TableRows | Splits | PlannedSplits | Journal
+SourceStream: TypeAlias = FileRows | TableRows | StreamRows | Splits | PlannedSplits | Journal
 
 
 class SplitReader(ABC):

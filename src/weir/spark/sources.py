@@ -35,6 +35,7 @@ from weir.connector.source import (
     SplitPlanner,
     SplitRows,
     Splits,
+    StreamRows,
     TableRows,
 )
 from weir.connector.spool import Spool
@@ -177,6 +178,8 @@ class SourceOpener:
             return _opened_by_file(node, rows, decoder, by_file=timed)
         if isinstance(stream, TableRows):
             return self._table(node, stream, by_partition=timed)
+        if isinstance(stream, StreamRows):
+            return OpenedSource(node, False, self._stream(node, stream), stream.decoder)
         if isinstance(stream, Splits):
             return self._splits(node, stream, bounded=source.bounded)
         if isinstance(stream, PlannedSplits):
@@ -193,6 +196,18 @@ class SourceOpener:
             reader = reader.option("pathGlobFilter", glob_of(only))
         frame = reader.load(str(rows.path.parent if is_file else rows.path))
         return frame.select(*rows.columns) if rows.columns else frame
+
+    def _stream(self, node: OperatorNode, rows: StreamRows) -> DataFrame:
+        reader = self._spark.readStream.format(rows.format).options(**rows.options)
+        try:
+            return reader.load()
+        except AnalysisException as error:
+            package = rows.package(self._spark.version)
+            msg = (
+                f"source '{node.name}': Spark cannot read by its connector {rows.format!r} "
+                f"({_first_line(error)}): if it is not there, set spark.jars.packages to {package}"
+            )
+            raise UsageError(msg) from error
 
     def _splits(self, node: OperatorNode, splits: Splits, *, bounded: bool) -> OpenedSource:
         reader = self._spark.readStream.option("maxFilesPerTrigger", splits.files_per_batch)
@@ -258,6 +273,10 @@ class SourceOpener:
             writer = frame.write.mode("overwrite")
             writer.option("maxRecordsPerFile", _KEPT_ROWS_PER_FILE).parquet(str(path))
         return path
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _opened_by_file(

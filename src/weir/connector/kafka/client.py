@@ -31,7 +31,7 @@ _RENAMED = {
     "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
 }
 # What schemas and Weir itself decide, in Flink, too.
-_DECIDED = frozenset(
+DECIDED = frozenset(
     {
         "key.deserializer",
         "value.deserializer",
@@ -98,7 +98,7 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for key, value in properties.items():
-        if key in _DECIDED:
+        if key in DECIDED:
             continue
         if key in _WITHOUT_EFFECT:
             warn_once(log, f"the Kafka property {key!r} has no effect here")

@@ -13,7 +13,7 @@ from weir.connector.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsI
 from weir.connector.kafka.sink import KafkaRecordSerializationSchema, KafkaSink
 from weir.connector.kafka.source import KafkaSource
 from weir.connector.kafka.target import Row
-from weir.connector.source import Opening, PlannedSplits, Source
+from weir.connector.source import Opening, PlannedSplits, Source, StreamRows
 from weir.notices import warn_once
 
 log = logging.getLogger("weir.kafka")
@@ -63,7 +63,7 @@ class FlinkKafkaConsumer(Source):
         """Return the type that the schema produces."""
         return self._schema.get_produced_type()
 
-    def open(self, opening: Opening) -> PlannedSplits:
+    def open(self, opening: Opening) -> PlannedSplits | StreamRows:
         """Open as `KafkaSource` does."""
         return self._source().open(opening)
 

@@ -8,12 +8,20 @@ never read unless the program begins there.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weir.common.serialization import DeserializationSchema
+from weir.connector.kafka.by_spark import (
+    READER,
+    options_of,
+    reads_by_spark,
+    refuse_other_positions,
+    stream_rows,
+)
 from weir.connector.kafka.client import Connection
 from weir.connector.kafka.cluster import Cluster, Found, Subscription
 from weir.connector.kafka.decoder import SETTING, KafkaRecords
@@ -26,17 +34,19 @@ from weir.connector.kafka.planner import KafkaPlanner, Pace
 from weir.connector.kafka.position import KafkaPosition, check_topics
 from weir.connector.kafka.reader import KafkaRanges
 from weir.connector.kafka.record import KafkaRecordDeserializationSchema
-from weir.connector.source import Opening, PlannedSplits, Source
+from weir.connector.source import Opening, PlannedSplits, Source, StreamRows
 from weir.connector.undecoded import DEAD_LETTERS, OnError
 from weir.errors import UsageError
+from weir.notices import warn_once
 
+log = logging.getLogger("weir.kafka")
 # Properties of the source itself, not of its clients: Flink's first, then Weir's.
 _DISCOVERY = "partition.discovery.interval.ms"
 _COMMIT = "commit.offsets.on.checkpoint"
 _PER_EPOCH = "max.records.per.epoch"
 _PER_SECOND = "max.records.per.second"
 _ON_ERROR = "on.deserialization.error"
-_OWN = {_DISCOVERY, _COMMIT, _PER_EPOCH, _PER_SECOND, _ON_ERROR, "client.id.prefix"}
+_OWN = {_DISCOVERY, _COMMIT, _PER_EPOCH, _PER_SECOND, _ON_ERROR, READER, "client.id.prefix"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ class KafkaSource(Source):
         """Return the type that the deserialiser produces."""
         return self.deserializer.get_produced_type()
 
-    def open(self, opening: Opening) -> PlannedSplits:
+    def open(self, opening: Opening) -> PlannedSplits | StreamRows:
         """Find the partitions and decide where to begin, once a job.
 
         Raises:
@@ -81,6 +91,10 @@ class KafkaSource(Source):
             IncompatibleStateError: the topics are not those of the position.
         """
         decoder = self._decoder(opening)
+        with_headers = not isinstance(self.deserializer, DeserializationSchema)
+        if reads_by_spark(self.properties):
+            refuse_other_positions(opening.position)
+            return stream_rows(self._spark_options(), decoder, with_headers=with_headers)
         given = {k: v for k, v in self.properties.items() if k not in _OWN}
         prefix = self.properties.get("client.id.prefix")
         if prefix is not None:
@@ -95,10 +109,13 @@ class KafkaSource(Source):
             start = self._start(opening, cluster, found)
         finally:
             cluster.close()
-        with_headers = not isinstance(self.deserializer, DeserializationSchema)
         group = self.group_id if self._flag(_COMMIT, default=True) else None
         planner = KafkaPlanner(connection, self.wanted, start, self._pace(), group=group)
         return PlannedSplits(planner, KafkaRanges(connection, with_headers), decoder)
+
+    def _spark_options(self) -> dict[str, str]:
+        given = {k: v for k, v in self.properties.items() if k not in _OWN}
+        return options_of(self.wanted, self.starting, given, self._pace().records_per_epoch)
 
     def _decoder(self, opening: Opening) -> KafkaRecords:
         on_error = OnError.chosen(
@@ -121,6 +138,28 @@ class KafkaSource(Source):
         offsets = resolve(self.starting, found.partitions, cluster)
         topics = {p.topic: found.ids[p.topic] for p in found.partitions}
         return KafkaPosition(offsets, topics, until)
+
+    def _check_for_spark(self) -> None:
+        """Refuse what Spark's connector does not do.
+
+        Raises:
+            UsageError: it names it.
+        """
+        self._spark_options()
+        refused = [key for key in (_PER_SECOND, _DISCOVERY) if key in self.properties]
+        refused += ["set_bounded"] if self.bounded else []
+        if refused:
+            msg = (
+                f"a Kafka source that is read by Spark's connector has no {' and '.join(refused)}: "
+                f"leave it out, or the property {READER!r}"
+            )
+            raise UsageError(msg)
+        if self.group_id is not None and self._flag(_COMMIT, default=True):
+            warn_once(
+                log,
+                f"the offsets of group {self.group_id!r} are not committed: Spark's Kafka "
+                "connector does not do it",
+            )
 
     def _pace(self) -> Pace:
         pace = Pace()
@@ -268,7 +307,8 @@ class KafkaSourceBuilder:
             msg = "a Kafka source needs set_value_only_deserializer or set_deserializer"
             raise UsageError(msg)
         properties = dict(self._properties)
-        Connection({k: v for k, v in properties.items() if k not in _OWN})
+        if not reads_by_spark(properties):
+            Connection({k: v for k, v in properties.items() if k not in _OWN})
         if _ON_ERROR in properties:
             OnError.named(properties[_ON_ERROR], SETTING)
         source = KafkaSource(
@@ -280,6 +320,8 @@ class KafkaSourceBuilder:
             stopping=self._stopping,
         )
         source._pace()
+        if reads_by_spark(properties):
+            source._check_for_spark()
         if source.group_id is None and self._starting.kind == "committed":
             msg = "KafkaOffsetsInitializer.committed_offsets() needs set_group_id"
             raise UsageError(msg)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -110,8 +110,10 @@ class Topics:
             for message in consumer.consume(1000, timeout=0.2):
                 if message.error() is None:
                     found.append((message.key(), message.value()))
-                else:
+                elif message.error().code() == KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
+                elif not message.error().retriable():
+                    raise KafkaException(message.error())
         consumer.close()
         return found
 

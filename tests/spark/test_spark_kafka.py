@@ -47,7 +47,9 @@ def connector() -> list[Path]:
     return [jar for folder in folders for jar in sorted(folder.glob("*.jar"))]
 
 
-def test_every_record_counts_once_through_a_killed_slot_and_a_savepoint(kafka, tmp_path):
+def test_every_record_counts_once_through_a_kill_savepoints_and_the_own_reader(
+    kafka, tmp_path
+):
     jars = ",".join(map(str, connector()))
     topic = Topics(kafka).new(2)
     path = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -71,7 +73,7 @@ def test_every_record_counts_once_through_a_killed_slot_and_a_savepoint(kafka, t
         [f"{p}{key}", "k", "test", f"True-{p}-{5 * (n - 1) + key}", True, n]
         for p in range(2)
         for key in range(5)
-        for n in range(1, 31)
+        for n in range(1, 41)
     )
 
 

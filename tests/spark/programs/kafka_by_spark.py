@@ -1,5 +1,7 @@
 """Counts the records of a topic that Spark's own connector reads, and is attacked on the way.
 
+In the end the own reader goes on from its savepoint.
+
 Usage: kafka_by_spark.py ADDRESS TOPIC FOLDER; prints one line of JSON.
 """
 
@@ -45,7 +47,7 @@ class Count(KeyedProcessFunction):
         yield json.dumps([*value[:4], value[4] == ctx.timestamp() == 1_000 + n, n])
 
 
-def started(savepoint=None):
+def started(savepoint=None, reader="spark"):
     configuration = Configuration()
     configuration.set_string("weir.log.dir", f"{folder}/logs")
     configuration.set_string("execution.checkpointing.dir", Path(folder, "chk").as_uri())
@@ -55,7 +57,7 @@ def started(savepoint=None):
     env.set_parallelism(2)
     env.enable_checkpointing(300)
     made = KafkaSource.builder().set_bootstrap_servers(address).set_topics(topic)
-    made.set_deserializer(Keyed()).set_property("reader", "spark")
+    made.set_deserializer(Keyed()).set_property("reader", reader)
     stream = env.from_source(made.build(), WatermarkStrategy.no_watermarks(), "in").uid("in")
     counted = stream.key_by(lambda v: v[0], Types.STRING()).process(Count(), Types.STRING())
     sink = FileSink.for_row_format(str(output), Encoder.simple_string_encoder()).build()
@@ -96,5 +98,9 @@ savepoint = job.stop_with_savepoint(False, Path(folder, "sp").as_uri()).result()
 send(range(21, 31))
 job = started(savepoint)
 await_lines(300)
+savepoint = job.stop_with_savepoint(False, Path(folder, "sp").as_uri()).result()
+send(range(31, 41))
+job = started(savepoint, "own")
+await_lines(400)
 job.cancel().result()
 print(json.dumps(lines()))

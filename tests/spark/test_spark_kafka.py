@@ -47,9 +47,7 @@ def connector() -> list[Path]:
     return [jar for folder in folders for jar in sorted(folder.glob("*.jar"))]
 
 
-def test_every_record_counts_once_through_a_kill_savepoints_and_the_own_reader(
-    kafka, tmp_path
-):
+def test_every_record_counts_once_through_a_kill_savepoints_and_the_own_reader(kafka, tmp_path):
     jars = ",".join(map(str, connector()))
     topic = Topics(kafka).new(2)
     path = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]

@@ -55,7 +55,7 @@ num.network.threads=1
 num.io.threads=2
 auto.create.topics.enable=false
 transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
-broker.session.timeout.ms=1500
+broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=300
 """
 # Whoever starts a broker may be killed at any moment: then the kernel kills the broker.

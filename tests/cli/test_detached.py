@@ -178,7 +178,10 @@ def test_an_interrupt_while_a_job_starts_leaves_it_alone(tmp_path, run_dir):
     finally:
         # Whatever happened, neither the command nor the job stays.
         command.kill()
-        threading.Thread(target=fifo.write_text, args=("go",), daemon=True).start()
+        go = threading.Thread(target=fifo.write_text, args=("go",), daemon=True)
+        go.start()
+        # Its folder goes with the test; a job that died never reads.
+        go.join(20)
 
 
 def test_logs_of_programs_that_ended_are_kept_up_to_a_number(run_dir):

@@ -179,7 +179,9 @@ class Broker(Server):
 class SecureBroker(Broker):
     """A broker that also listens for passwords, for passwords over TLS, and for certificates.
 
-    The user is `weir`; `scram` has to be told the password once it runs.
+    The user is `weir`, who may do everything, and so may those with certificates; `scram` has to be
+    told the password once it runs. The user `narrow` has the same password and, unless told by
+    `allow`, no right to anything.
     """
 
     def __init__(self, folder: Path, password: str) -> None:
@@ -203,7 +205,8 @@ class SecureBroker(Broker):
         store = self.folder / "server.pem"
         store.write_text(Path(self.tls.key).read_text() + Path(self.tls.certificate).read_text())
         module = "org.apache.kafka.common.security"
-        plain = f'{module}.plain.PlainLoginModule required user_weir="{self.password}";'
+        users = " ".join(f'user_{name}="{self.password}"' for name in ("weir", "narrow"))
+        plain = f"{module}.plain.PlainLoginModule required {users};"
         scram = f"{module}.scram.ScramLoginModule required;"
         for name in ("sasl", "secure"):
             lines += [
@@ -217,6 +220,9 @@ class SecureBroker(Broker):
             "ssl.truststore.type=PEM",
             f"ssl.truststore.location={self.tls.ca}",
             "listener.name.certified.ssl.client.auth=required",
+            "ssl.principal.mapping.rules=RULE:^.*$/weir/",
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users=User:ANONYMOUS;User:weir",
         ]
         path.write_text("\n".join(lines) + "\n")
 
@@ -233,6 +239,26 @@ class SecureBroker(Broker):
         user = UserScramCredentialUpsertion("weir", how, self.password.encode())
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         for future in admin.alter_user_scram_credentials([user]).values():
+            future.result()
+
+    def allow(self, kind: str, name: str, *operations: str) -> None:
+        """Let `narrow` do something to topics, groups or ids whose names begin like this."""
+        from confluent_kafka.admin import (
+            AclBinding,
+            AclOperation,
+            AclPermissionType,
+            AdminClient,
+            ResourcePatternType,
+            ResourceType,
+        )
+
+        place = (ResourceType[kind], name, ResourcePatternType.PREFIXED, "User:narrow", "*")
+        given = [
+            AclBinding(*place, AclOperation[operation], AclPermissionType.ALLOW)
+            for operation in operations
+        ]
+        admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        for future in admin.create_acls(given).values():
             future.result()
 
 

@@ -188,3 +188,40 @@ def test_who_has_no_certificate_or_no_password_is_not_let_in(
     for listener, given in (("CERTIFIED", nothing), ("SASL", {})):
         with pytest.raises(StorageError, match="did not answer while connecting"):
             source(broker.listeners[listener], "t", given).open(Opening("kafka", tmp_path))
+
+
+def test_the_rights_of_the_guide_are_enough_and_a_missing_one_is_named(
+    broker: brokers.SecureBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rights are given one after the other, and each is asked for before."""
+    topic, address = Topics(broker.address).new(), broker.listeners["SASL"]
+    narrow = {**SASL, **USER, "sasl.username": "narrow"}
+
+    def written() -> None:
+        writer = sink(address, topic, narrow).create_writer(context())
+        try:
+            writer.write_batch(["row"], None)
+            writer.commit(writer.prepare(1))
+        finally:
+            writer.close()
+
+    def refused(what: str) -> None:
+        with pytest.raises(UsageError, match=what) as found:
+            written()
+        assert PASSWORD not in str(found.value)
+
+    refused("topic")
+    broker.allow("TOPIC", topic, "WRITE")
+    refused(r"fencing.*Transactional Id authorization failed.*transactional ids")
+    broker.allow("TRANSACTIONAL_ID", topic, "WRITE")
+    refused(r"Group authorization failed.*consumer groups")
+    broker.allow("GROUP", topic, "READ")
+    refused(r"writing checkpoint 1.*Topic authorization failed.*writes and reads its topics")
+    broker.allow("TOPIC", topic, "READ")
+    assert "does not let this user see its settings" in caplog.text
+    written()
+    found: list[str] = []
+    while not found:
+        """The transaction becomes visible a moment later."""
+        found = read(source(address, topic, narrow), tmp_path)
+    assert found == ["row"]

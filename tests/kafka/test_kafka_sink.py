@@ -70,14 +70,32 @@ class TestExactlyOnce(CommitTargetConformance):
         super().expect(*numbers)
 
 
-@pytest.mark.parametrize("guarantee", [DeliveryGuarantee.NONE, DeliveryGuarantee.AT_LEAST_ONCE])
-def test_records_arrive_with_keys_and_timestamps(topics: Topics, guarantee) -> None:
+@pytest.mark.parametrize("guarantee", list(DeliveryGuarantee))
+def test_records_arrive_in_order_with_keys_and_timestamps(topics: Topics, guarantee) -> None:
     topic = topics.new()
-    writer = sink(topics, lambda record: topic, guarantee).create_writer(context())
-    writer.write_batch([1, 2], [1000, 2000])
-    assert writer.prepare(1) == []
+    # A queue that is full again and again is waited for.
+    small = {"queue_buffering_max_messages": "700"}
+    writer = sink(topics, lambda record: topic, guarantee, **small).create_writer(context())
+    numbers = list(range(1, 2501))
+    writer.write_batch(numbers, [1000 * n for n in numbers])
+    prepared = writer.prepare(1)
+    assert bool(prepared) == (guarantee is EXACTLY_ONCE)
+    writer.commit(prepared)
     writer.close()
-    assert topics.read(topic) == [(b"1", b"1"), (b"2", b"2")]
+    deadline = time.monotonic() + 10
+    while len(found := topics.messages(topic)) < len(numbers) and time.monotonic() < deadline:
+        """A transaction becomes visible a moment after its commit."""
+    arrived = [(m.key(), m.value(), m.timestamp()[1]) for m in found]
+    assert arrived == [(b"%d" % n, b"%d" % n, 1000 * n) for n in numbers]
+
+
+def test_a_record_without_a_timestamp_gets_that_of_its_sending(topics: Topics) -> None:
+    topic, begun = topics.new(), time.time() * 1000
+    writer = sink(topics, topic, DeliveryGuarantee.AT_LEAST_ONCE).create_writer(context())
+    writer.write_batch([1], None)
+    writer.close()
+    [message] = topics.messages(topic)
+    assert begun - 1000 < message.timestamp()[1] < time.time() * 1000 + 1000
 
 
 def test_at_least_once_records_are_there_at_the_barrier(topics: Topics) -> None:

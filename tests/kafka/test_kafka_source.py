@@ -22,6 +22,7 @@ from weir.datastream.connectors.kafka import (
     KafkaTopicPartition,
 )
 from weir.errors import CorruptStateError, IncompatibleStateError, StorageError, UsageError
+from weir.testing.clock import ManualClock
 
 pytestmark = pytest.mark.kafka
 LATEST = KafkaOffsetsInitializer.latest()
@@ -146,6 +147,9 @@ def test_a_range_ends_although_a_marker_is_its_last_offset(topics: Topics, tmp_p
     assert job.values() == ["x", "y"]
     assert job.position["offsets"][topic]["0"] == 3
     assert job.values() == ["z"]
+    whole = builder(topics, topic).set_deserializer(KafkaRecordDeserializationSchema())
+    rows = Job(opened(whole, tmp_path)).values()
+    assert [(row.offset, row.value) for row in rows] == [(0, b"x"), (1, b"y"), (3, b"z")]
 
 
 def test_an_epoch_is_no_larger_than_it_may_be(topics: Topics, tmp_path) -> None:
@@ -290,6 +294,24 @@ def test_another_topic_of_the_same_name_is_refused(topics: Topics, tmp_path) -> 
         job.values()
     with pytest.raises(IncompatibleStateError, match="another one"):
         opened(builder(topics, topic), tmp_path, json.dumps(job.position))
+
+
+def test_a_topic_that_is_exchanged_between_two_looks_for_partitions_is_refused(
+    topics: Topics, tmp_path
+) -> None:
+    """It has more records than were read, so nothing but its id tells that it is another one."""
+    topic, clock = topics.new(), ManualClock()
+    topics.send(topic, range(3))
+    never = builder(topics, topic).set_property("partition.discovery.interval.ms", "0")
+    job = Job(opened(never, tmp_path))
+    job.planner._clock = clock
+    assert len(job.values()) == 3
+    topics.delete(topic)
+    topics.new(1, topic)
+    topics.send(topic, range(9))
+    clock.advance(1000)
+    with pytest.raises(IncompatibleStateError, match="another one than that which was read"):
+        job.values()
 
 
 def test_a_position_of_sparks_own_connector_is_gone_on_from(topics: Topics, tmp_path) -> None:

@@ -94,6 +94,10 @@ class Topics:
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[tuple[Any, Any]]:
         """Return key and value of all records, as a reader of committed ones sees them."""
+        return [(message.key(), message.value()) for message in self.messages(topic, isolation)]
+
+    def messages(self, topic: str, isolation: str = "read_committed") -> list[Any]:
+        """Return all records as the client has them."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.address,
@@ -109,7 +113,7 @@ class Topics:
         while len(ended) < len(partitions):
             for message in consumer.consume(1000, timeout=0.2):
                 if message.error() is None:
-                    found.append((message.key(), message.value()))
+                    found.append(message)
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
                 elif not message.error().retriable():

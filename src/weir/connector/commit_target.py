@@ -4,7 +4,8 @@ Between barriers rows are kept by the writer. At a barrier they become a committ
 the rows themselves, so it is as durable as the checkpoint, moves with savepoints and needs no
 cleaning up::
 
-    {"identity", "checkpoint", "prepared_ms", "rows", "size", "data": base64 of zstd of the rows}
+    {"identity", "checkpoint", "prepared_ms", "rows", "size", "data": base64 of zstd of the rows,
+     "places": where their marker will lie}
 
 After the checkpoint is complete, and again after every restore, whoever holds the committable
 
@@ -41,6 +42,8 @@ class CommitTarget(ABC):
 
     retention_ms: int | None = None
     """For how long a marker is kept when nothing is committed; None for ever."""
+    remembers_rows: bool = False
+    """Whether `write` may be given rows as they are, by who prepared them, instead of decoded."""
 
     @abstractmethod
     def fence(self, identities: Sequence[str]) -> None:
@@ -49,6 +52,17 @@ class CommitTarget(ABC):
     @abstractmethod
     def committed(self, identity: str) -> int | None:
         """Return the newest checkpoint of a fenced identity whose rows are visible."""
+
+    def places_of(self, rows: list[Any]) -> list[str]:
+        """Return where the marker of rows lies, if that depends on them; by default nowhere else.
+
+        A target that names places is asked about those alone, by `committed_in`.
+        """
+        return []
+
+    def committed_in(self, identity: str, places: Sequence[str]) -> int | None:
+        """Return the newest checkpoint of a fenced identity that has a marker in these places."""
+        return self.committed(identity)
 
     @abstractmethod
     def write(self, identity: str, checkpoint: int, rows: list[Any]) -> None:
@@ -72,26 +86,43 @@ class CommitTarget(ABC):
 
 
 class Commits:
-    """Steps 1 to 3 of the recipe for one target, by whoever holds what was prepared."""
+    """Steps 1 to 3 of the recipe for one target, by whoever holds what was prepared.
+
+    Invariant: what an identity has committed is committed in order of checkpoints. So when this
+    process has written one, nobody has written a later one.
+    """
 
     def __init__(self, target: CommitTarget) -> None:
         """Nobody is fenced yet."""
         self._target = target
-        self._done: dict[str, int | None] = {}
+        self._fenced: set[str] = set()
+        self._written: dict[str, int] = {}
+        self._found: dict[tuple[str, tuple[str, ...]], int | None] = {}
 
-    def newest(self, identity: str) -> int | None:
-        """Return the newest checkpoint whose rows are visible; fences the identity first."""
-        if identity not in self._done:
+    def newest(self, identity: str, places: Sequence[str] = ()) -> int | None:
+        """Return the newest checkpoint whose rows are visible; fences the identity first.
+
+        Of one that has its marker elsewhere than in these places, nothing may be known.
+        """
+        if identity in self._written:
+            return self._written[identity]
+        if identity not in self._fenced:
             self._target.fence([identity])
-            self._done[identity] = self._target.committed(identity)
-        return self._done[identity]
+            self._fenced.add(identity)
+        asked = (identity, tuple(places))
+        if asked not in self._found:
+            self._found[asked] = self._target.committed_in(identity, places)
+        return self._found[asked]
 
     def write(self, identity: str, checkpoint: int, rows: Any) -> None:
         """Write rows that are not visible yet."""
         # What is raised leaves it unknown whether the rows are visible: ask before the next try.
-        del self._done[identity]
+        self._fenced.discard(identity)
+        self._written.pop(identity, None)
+        self._found = {asked: n for asked, n in self._found.items() if asked[0] != identity}
         self._target.write(identity, checkpoint, rows)
-        self._done[identity] = checkpoint
+        self._fenced.add(identity)
+        self._written[identity] = checkpoint
 
 
 class Committable(msgspec.Struct, frozen=True):
@@ -103,6 +134,7 @@ class Committable(msgspec.Struct, frozen=True):
     rows: int
     size: int
     data: str
+    places: list[str] = []
 
 
 def _decode(committable: bytes) -> Committable:
@@ -155,6 +187,7 @@ class CommitWriter(SinkWriter):
         self._context = context
         self._identity = identity_of(context)
         self._rows: list[Any] = []
+        self._prepared: dict[int, list[Any]] = {}
         self._commits = Commits(target)
 
     def write_batch(self, values: list[Any], timestamps: list[int | None] | None) -> None:
@@ -174,7 +207,10 @@ class CommitWriter(SinkWriter):
             rows=len(self._rows),
             size=len(data),
             data=base64.b64encode(packed).decode(),
+            places=self._target.places_of(self._rows),
         )
+        if self._target.remembers_rows:
+            self._prepared[checkpoint_id] = self._rows
         self._rows = []
         return [msgspec.json.encode(made)]
 
@@ -190,12 +226,15 @@ class CommitWriter(SinkWriter):
             self._commit(one)
 
     def _commit(self, one: Committable) -> None:
-        done = self._commits.newest(one.identity)
+        own = one.identity == self._identity
+        remembered = self._prepared.pop(one.checkpoint, None) if own else None
+        done = self._commits.newest(one.identity, one.places)
         if done is not None and one.checkpoint <= done:
             return
         if done is None and self._may_have_expired(one):
             return
-        self._commits.write(one.identity, one.checkpoint, self._rows_of(one))
+        rows = self._rows_of(one) if remembered is None else remembered
+        self._commits.write(one.identity, one.checkpoint, rows)
 
     def _rows_of(self, one: Committable) -> list[Any]:
         try:
@@ -233,6 +272,7 @@ class CommitWriter(SinkWriter):
     def close(self) -> None:
         """Close the target."""
         self.abort()
+        self._prepared.clear()
         self._target.close()
 
 

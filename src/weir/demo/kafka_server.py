@@ -23,7 +23,9 @@ from weir.clock import Clock
 from weir.connector.kafka.client import Connection, import_kafka
 from weir.errors import UsageError
 
-VERSION = "4.3.1"
+# Not 4.3.0 and 4.3.1: where a partition has no leader for a moment, as when its only broker died,
+# they take it for deleted, and do not write the end of a transaction (KAFKA-20734).
+VERSION = "4.2.1"
 _CLUSTER = "WeirTestsWeirTestsWeiQ"
 _FETCH_S, _FORMAT_S, _START_S = 280, 60, 90
 _POM = f"""<project><modelVersion>4.0.0</modelVersion>

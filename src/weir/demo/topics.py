@@ -15,7 +15,7 @@ from weir.clock import Clock
 from weir.connector.kafka.client import Connection, import_kafka
 from weir.connector.kafka.cluster import Cluster
 from weir.connector.kafka.offsets import KafkaTopicPartition
-from weir.connector.kafka.target import produce
+from weir.connector.kafka.target import Row, produce
 from weir.demo.payments import InputShape, payments
 from weir.demo.recount import Columns, running_sum
 from weir.errors import StorageError
@@ -58,9 +58,11 @@ def fill(address: str, shape: InputShape) -> None:
         for start in range(0, shape.rows, _CHUNK):
             columns = payments(shape, start, min(start + _CHUNK, shape.rows))
             chosen = (columns[name].tolist() for name in ("seq", "card", "amount_cents"))
+            rows: list[Row] = []
             for seq, card, amount in zip(*chosen, strict=True):
                 text = b'{"seq": %d, "card": %d, "amount_cents": %d}' % (seq, card, amount)
-                produce(producer, (INPUT, b"%d" % card, text, None))
+                rows.append((INPUT, b"%d" % card, text, None))
+            produce(producer, rows)
         left = producer.flush(_FLUSH_S)
     if left:
         msg = f"Kafka at {address!r} did not take {left} payments within {_FLUSH_S:.0f} s"

@@ -38,6 +38,11 @@ class CrashingTarget(CommitTarget):
         """Keep markers as long as the target does."""
         return self._target.retention_ms
 
+    @property
+    def remembers_rows(self) -> bool:  # type: ignore[override]
+        """Be given what the target is given."""
+        return self._target.remembers_rows
+
     def _call(self, function: Any, *arguments: Any) -> Any:
         self.calls += 1
         dies = self.calls == self._crash_at
@@ -55,6 +60,15 @@ class CrashingTarget(CommitTarget):
     def committed(self, identity: str) -> int | None:
         """Ask, or die."""
         found: int | None = self._call(self._target.committed, identity)
+        return found
+
+    def places_of(self, rows: list[Any]) -> list[str]:
+        """Say what the target says."""
+        return self._target.places_of(rows)
+
+    def committed_in(self, identity: str, places: Sequence[str]) -> int | None:
+        """Ask, or die."""
+        found: int | None = self._call(self._target.committed_in, identity, places)
         return found
 
     def write(self, identity: str, checkpoint: int, rows: list[Any]) -> None:

@@ -15,7 +15,7 @@ from weir.connector.decoder import END, Partition
 from weir.connector.kafka.client import Connection, translate
 from weir.connector.kafka.cluster import Subscription
 from weir.connector.kafka.decoder import KafkaRecords
-from weir.connector.kafka.offsets import KafkaTopicPartition
+from weir.connector.kafka.offsets import NO_RECORD, KafkaTopicPartition, refuse_unknown
 from weir.connector.kafka.planner import KafkaPlanner, Pace
 from weir.connector.kafka.position import (
     KafkaPosition,
@@ -30,7 +30,7 @@ from weir.connector.kafka.source import KafkaSource
 from weir.connector.position import position_text
 from weir.connector.source import SplitRows
 from weir.datastream.connectors.kafka import KafkaOffsetsInitializer
-from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
+from weir.errors import CorruptStateError, IncompatibleStateError, StorageError, UsageError
 
 A, B, C = (KafkaTopicPartition("t", n) for n in range(3))
 CONNECTION = Connection({"bootstrap.servers": "h:1"})
@@ -230,3 +230,11 @@ def test_passwords_are_shown_nowhere():
 def test_what_cannot_be_meant_is_refused_when_it_is_said(change, message):
     with pytest.raises(UsageError, match=message):
         change(KafkaSource.builder().set_bootstrap_servers("h:1"))
+
+
+def test_an_answer_that_is_no_offset_is_asked_for_again_and_is_no_end_of_a_partition():
+    refuse_unknown({A: 0, B: 7}, 0, "h:1")
+    refuse_unknown({A: NO_RECORD}, NO_RECORD, "h:1")
+    for offset, least in ((-1001, NO_RECORD), (-1001, 0), (NO_RECORD, 0)):
+        with pytest.raises(StorageError, match="where partition 1 of topic 't' begins"):
+            refuse_unknown({A: 4, B: offset}, least, "h:1")

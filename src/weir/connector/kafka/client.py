@@ -67,6 +67,11 @@ _PEM: Mapping[str, tuple[str, ...]] = {
     "keystore.key": ("ssl.key.pem",),
 }
 _JAAS = re.compile(r"(\w+)\s*=\s*\"((?:[^\"\\]|\\.)*)\"")
+_RIGHTS = (
+    "a source reads its topics and its group, a sink writes its topics, and exactly once a sink "
+    "writes and reads its topics, reads consumer groups and writes transactional ids whose names "
+    "begin with its prefix"
+)
 # What every client takes; the others are of consumers or producers alone.
 _COMMON = re.compile(
     r"bootstrap\.servers|client\.|security\.|sasl\.|ssl\.|enable\.ssl|socket\.|broker\."
@@ -253,7 +258,7 @@ class Connection:
             code.CLUSTER_AUTHORIZATION_FAILED,
             code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ):
-            msg = f"Kafka at {self.address!r} does not allow {doing}: {reason}"
+            msg = f"Kafka at {self.address!r} does not allow {doing}: {reason}; {_RIGHTS}"
             return UsageError(msg)
         if error.code() in (code.MSG_SIZE_TOO_LARGE, code.INVALID_RECORD):
             msg = (

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from weir.connector.kafka.client import TIMEOUT_S, Connection, import_kafka
-from weir.connector.kafka.offsets import KafkaTopicPartition, Offsets
+from weir.connector.kafka.offsets import (
+    NO_RECORD,
+    KafkaTopicPartition,
+    Offsets,
+    refuse_unknown,
+)
 from weir.errors import UsageError
 
 
@@ -127,12 +132,20 @@ class Cluster:
         """Return the end: with read_committed, where the first open transaction begins."""
         return self._listed(partitions, import_kafka().admin.OffsetSpec.latest())
 
+    def ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Return the ids of those topics that exist."""
+        described = self._describe(sorted(topics))
+        return {name: str(topic.topic_id) for name, topic in described.items()}
+
     def at_time(self, partitions: Iterable[KafkaTopicPartition], timestamp_ms: int) -> Offsets:
         """Return the first offset whose record is not older, where there is one."""
         spec = import_kafka().admin.OffsetSpec.for_timestamp(timestamp_ms)
-        return {p: n for p, n in self._listed(partitions, spec).items() if n >= 0}
+        found = self._listed(partitions, spec, least=NO_RECORD)
+        return {p: n for p, n in found.items() if n != NO_RECORD}
 
-    def _listed(self, partitions: Iterable[KafkaTopicPartition], spec: Any) -> Offsets:
+    def _listed(
+        self, partitions: Iterable[KafkaTopicPartition], spec: Any, least: int = 0
+    ) -> Offsets:
         kafka = import_kafka()
         asked = {kafka.TopicPartition(*p): spec for p in partitions}
         if not asked:
@@ -140,13 +153,15 @@ class Cluster:
         code = kafka.KafkaError
         with self._connection.errors("asking for offsets"):
             try:
-                return self._answered(asked)
+                found = self._answered(asked)
             except kafka.KafkaException as error:
                 if error.args[0].code() not in (code.FENCED_LEADER_EPOCH, code._NOENT):
                     raise
-            # The client goes by leaders that it has heard of minutes ago; a new one asks for them.
-            self._admin_client = None
-            return self._answered(asked)
+                # The client goes by leaders that it has heard of minutes ago; a new one asks.
+                self._admin_client = None
+                found = self._answered(asked)
+        refuse_unknown(found, least, self._connection.address)
+        return found
 
     def _answered(self, asked: dict[Any, Any]) -> Offsets:
         level = import_kafka().IsolationLevel

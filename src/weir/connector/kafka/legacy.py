@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from weir.common.serialization import DeserializationSchema, SerializationSchema
@@ -147,6 +147,6 @@ class FlinkKafkaProducer(KafkaSink):
         warn_once(log, "ignore_failures_after_transaction_timeout() has no effect here")
         return self
 
-    def rows_of(self, values: list[Any], timestamps: list[int | None] | None) -> Iterable[Row]:
+    def rows_of(self, values: list[Any], timestamps: list[int | None] | None) -> Sequence[Row]:
         """Serialise records, with their timestamps if they are wanted."""
         return super().rows_of(values, timestamps if self._with_timestamps else None)

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from weir.errors import UsageError
+from weir.errors import StorageError, UsageError
+
+NO_RECORD = -1
+"""What Kafka answers where no record is as new as it was asked for."""
 
 
 class KafkaTopicPartition(NamedTuple):
@@ -110,6 +113,22 @@ def _strategy(found: Any) -> KafkaOffsetResetStrategy:
         msg = f"expected a KafkaOffsetResetStrategy, found {found!r}"
         raise UsageError(msg)
     return found
+
+
+def refuse_unknown(found: Offsets, least: int, address: str) -> None:
+    """Refuse answers that are none: a broker that has just started may have no offsets yet.
+
+    Raises:
+        StorageError: asking again helps.
+    """
+    unknown = sorted(partition for partition, offset in found.items() if offset < least)
+    if unknown:
+        topic, number = unknown[0]
+        msg = (
+            f"Kafka at {address!r} does not say where partition {number} of topic {topic!r} begins "
+            f"or ends (it answers {found[unknown[0]]}): its broker may have just started"
+        )
+        raise StorageError(msg)
 
 
 def resolve(

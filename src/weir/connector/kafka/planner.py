@@ -27,6 +27,8 @@ from weir.errors import WeirError
 log = logging.getLogger("weir.kafka")
 # Spark asks a hundred times a second while nothing comes.
 _ASK_MS = 50
+# So often it is asked whether topics are still the same.
+_SAME_MS = 1000
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class KafkaPlanner(SplitPlanner):
         self._cluster = Cluster(self._connection, self._group)
         self._found_ms: int | None = None
         self._asked_ms: int | None = None
+        self._same_ms: int | None = None
         self._paced_ms: int | None = None
         self._committed = KafkaPosition({})
         self._bound: KafkaPosition | None = None
@@ -111,7 +114,17 @@ class KafkaPlanner(SplitPlanner):
         if limit is not None and len(found.offsets) > len(position.offsets):
             # First it is written down where new partitions begin, then they are read from there.
             return found
-        return advance(found, self._cluster.latest(found.offsets), limit)
+        ends = self._cluster.latest(found.offsets)
+        self._refuse_others(found)
+        return advance(found, ends, limit)
+
+    def _refuse_others(self, position: KafkaPosition) -> None:
+        """Refuse topics that were created anew, also if they have as many records as before."""
+        now = self._clock.monotonic_ms()
+        if self._same_ms is not None and now - self._same_ms < _SAME_MS:
+            return
+        check_topics(position, self._cluster.ids({p.topic for p in position.offsets}))
+        self._same_ms = now
 
     def _discover(self, position: KafkaPosition) -> KafkaPosition:
         """Look for new partitions and exchanged topics, at the start and now and then."""
@@ -120,7 +133,7 @@ class KafkaPlanner(SplitPlanner):
             return position
         found = self._cluster.find(self._wanted)
         check_topics(position, found.ids)
-        self._found_ms = now
+        self._found_ms = self._same_ms = now
         if position.until is not None:
             return position
         new = [p for p in found.partitions if p not in position.offsets]

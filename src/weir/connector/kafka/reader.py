@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from weir.clock import SystemClock
@@ -21,9 +22,15 @@ from weir.connector.source import SplitReader
 from weir.errors import CorruptStateError, StorageError
 
 _BATCH_RECORDS = 10_000
-_POLL_S = 0.2
+_POLL_S = 0.02
 _SILENCE_MS = 60_000
 _CONSUMERS_MAX = 8
+_SETTINGS = {
+    # A full queue is drained in a fraction of the second for which the client would wait.
+    "fetch.queue.backoff.ms": "5",
+    # So long does it take to learn that what is left of a range is never delivered.
+    "fetch.wait.max.ms": "50",
+}
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 SCHEMA = pa.schema(
     [
@@ -90,7 +97,10 @@ class KafkaRanges(SplitReader):
                 for old in _consumers.values():
                     old.close()
                 _consumers.clear()
-            found = _consumers[key] = self.connection.consumer(**{"enable.partition.eof": True})
+            given = self.connection.properties
+            own = {name: value for name, value in _SETTINGS.items() if name not in given}
+            found = self.connection.consumer(**own, **{"enable.partition.eof": True})
+            _consumers[key] = found
         return found
 
     def _messages(self, consumer: Any, place: Any, wanted: Range) -> Iterator[list[Any]]:
@@ -98,20 +108,14 @@ class KafkaRanges(SplitReader):
         clock = SystemClock()
         heard_ms, position = clock.monotonic_ms(), wanted.start
         while position < wanted.end:
-            consumed = consumer.consume(_BATCH_RECORDS, timeout=_POLL_S)
-            kept: list[Any] = []
-            for message in consumed:
-                error = message.error()
-                if error is not None:
-                    position = max(position, self._behind(message, error, wanted))
-                elif message.offset() < wanted.end:
-                    kept.append(message)
-                else:
-                    position = wanted.end
+            # The client waits for as many as it is asked for, and there are no more in the range.
+            most = min(_BATCH_RECORDS, wanted.end - position)
+            consumed = consumer.consume(most, timeout=_POLL_S)
+            kept, behind = self._sorted(consumed, wanted)
             if kept:
                 yield kept
             stands = consumer.position([place])[0].offset
-            position = max(position, stands)
+            position = max(position, behind, stands)
             now = clock.monotonic_ms()
             if consumed:
                 heard_ms = now
@@ -122,6 +126,23 @@ class KafkaRanges(SplitReader):
                     f"{_SILENCE_MS // 1000} s, at offset {position}: {said or 'no reason given'}"
                 )
                 raise StorageError(msg)
+
+    def _sorted(self, consumed: list[Any], wanted: Range) -> tuple[list[Any], int]:
+        """Return the records of the range among messages, and how far the others say it is read.
+
+        Offsets of records grow, so that the last one tells whether some lie behind the range.
+        """
+        errors = [message.error() for message in consumed]
+        kept, behind = consumed, wanted.start
+        if any(errors):
+            pairs = list(zip(consumed, errors, strict=True))
+            kept = [message for message, error in pairs if error is None]
+            told = [self._behind(m, error, wanted) for m, error in pairs if error is not None]
+            behind = max(told)
+        if kept and kept[-1].offset() >= wanted.end:
+            kept = [message for message in kept if message.offset() < wanted.end]
+            behind = wanted.end
+        return kept, behind
 
     def _behind(self, message: Any, error: Any, wanted: Range) -> int:
         """Return how far the consumer is when a partition is at its end; anything else raises."""
@@ -141,13 +162,14 @@ class KafkaRanges(SplitReader):
         raise self.connection.error(doing, error)
 
     def _batch(self, messages: list[Any], wanted: Range) -> pa.RecordBatch:
-        headers = [_headers(m) if self.with_headers else None for m in messages]
+        count = len(messages)
+        nothing = pa.nulls(count, pa.list_(_HEADER))
         columns = [
             pa.array([m.key() for m in messages], pa.binary()),
             pa.array([m.value() for m in messages], pa.binary()),
-            pa.array([m.offset() for m in messages], pa.int64()),
-            pa.array([_timestamp(m) for m in messages], pa.int64()),
-            pa.array(headers, pa.list_(_HEADER)),
+            _offsets(messages),
+            _timestamps(messages),
+            pa.array(map(_headers, messages), nothing.type) if self.with_headers else nothing,
         ]
         where = {TOPIC: wanted.topic.encode(), PARTITION: str(wanted.partition).encode()}
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA.with_metadata(where))
@@ -160,9 +182,21 @@ def _name(wanted: Range) -> str:
     )
 
 
-def _timestamp(message: Any) -> int | None:
-    kind, milliseconds = message.timestamp()
-    return milliseconds if kind else None
+def _offsets(messages: list[Any]) -> pa.Array:
+    """Return the offsets of records: they grow, so that most often the first and last say all."""
+    first, last = messages[0].offset(), messages[-1].offset()
+    if last - first == len(messages) - 1:
+        return pa.array(np.arange(first, last + 1, dtype=np.int64))
+    return pa.array([m.offset() for m in messages], pa.int64())
+
+
+def _timestamps(messages: list[Any]) -> pa.Array:
+    """Return Kafka's timestamps; a record of the oldest format has none, and says no time."""
+    found = [m.timestamp()[1] for m in messages]
+    if min(found) > 0:
+        return pa.array(found, pa.int64())
+    both = (m.timestamp() for m in messages)
+    return pa.array([milliseconds if kind else None for kind, milliseconds in both], pa.int64())
 
 
 def _headers(message: Any) -> list[dict[str, Any]]:

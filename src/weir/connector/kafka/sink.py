@@ -9,11 +9,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
+from operator import itemgetter, length_hint, methodcaller
 from typing import Any
 
-from weir.common.serialization import SerializationSchema
+from weir.common.serialization import SerializationSchema, SimpleStringSchema
 from weir.connector.commit_target import CommitSink
 from weir.connector.delivery import DeliveryGuarantee
 from weir.connector.kafka.client import Connection
@@ -34,6 +35,9 @@ _FLUSH_S = 60.0
 _PREFIX_BYTES_MAX = 6400
 _UNKNOWN = "commit.when.marker.expired"
 _RECORD_OVERHEAD = 100
+# Rows come many at a time, and the barrier waits for no more of them: the client's own default.
+_LINGER_MS = "5"
+_key, _value = itemgetter(1), itemgetter(2)
 
 
 class KafkaTopicSelector:
@@ -74,17 +78,35 @@ class KafkaRecordSerializationSchema:
         """Begin a schema."""
         return KafkaRecordSerializationSchemaBuilder()
 
-    def rows(self, values: list[Any], timestamps: list[int | None] | None) -> Iterator[Row]:
+    @property
+    def has_keys(self) -> bool:
+        """Tell whether records get a key."""
+        return self._key is not None
+
+    def rows(self, values: list[Any], timestamps: list[int | None] | None) -> list[Row]:
         """Return what becomes of some records; an error says which record it was."""
         topic, key = self.topic, self._key
-        for value, stamp in zip(values, timestamps or repeat(None), strict=False):
-            try:
-                name = topic if isinstance(topic, str) else topic(value)
-                made = None if key is None else bytes(key.serialize(value))
-                yield name, made, bytes(self._value.serialize(value)), stamp
-            except BaseException as error:  # noqa: PERF203 - it names the record
-                blame(error, value)
-                raise
+        topics = repeat(topic) if isinstance(topic, str) else _each(topic, values)
+        keys = repeat(None) if key is None else _each(_serializing(key), values)
+        made = _each(_serializing(self._value), values)
+        return list(zip(topics, keys, made, timestamps or repeat(None), strict=False))
+
+
+def _serializing(schema: SerializationSchema) -> Callable[[Any], bytes]:
+    if type(schema) is SimpleStringSchema:
+        return methodcaller("encode", schema.charset)
+    serialize = schema.serialize
+    return lambda value: bytes(serialize(value))
+
+
+def _each(function: Callable[[Any], Any], values: list[Any]) -> list[Any]:
+    """Return what a function of the program makes of every record."""
+    rest = iter(values)
+    try:
+        return [function(value) for value in rest]
+    except BaseException as error:
+        blame(error, values[-1 - length_hint(rest)])
+        raise
 
 
 class KafkaRecordSerializationSchemaBuilder:
@@ -221,20 +243,36 @@ class KafkaSink(CommitSink):
 
     def open_target(self, context: WriterContext) -> KafkaTarget:
         """Return a target for transactions."""
-        return KafkaTarget(self._connection, self._prefix)
+        one_topic = isinstance(self._serializer.topic, str)
+        return KafkaTarget(self._connection, self._prefix, one_topic=one_topic)
 
-    def rows_of(self, values: list[Any], timestamps: list[int | None] | None) -> Iterable[Row]:
+    def rows_of(self, values: list[Any], timestamps: list[int | None] | None) -> Sequence[Row]:
         """Serialise records; one that no broker would take is refused before it is prepared."""
-        for row in self._serializer.rows(values, timestamps):
-            size = len(row[1] or b"") + len(row[2] or b"") + _RECORD_OVERHEAD
-            most = self._limits.get(row[0]) or self._limit(row[0])
+        rows = self._serializer.rows(values, timestamps)
+        self._check_sizes(rows)
+        return rows
+
+    def _check_sizes(self, rows: list[Row]) -> None:
+        """Look at the longest keys and values, and at each row only if one may be too large."""
+        topic = self._serializer.topic
+        topics = {topic} if isinstance(topic, str) else {row[0] for row in rows}
+        least = min((self._most(name) for name in topics), default=0)
+        longest = max(map(len, map(_value, rows)), default=0)
+        if self._serializer.has_keys:
+            longest += max(map(len, map(_key, rows)), default=0)
+        if longest + _RECORD_OVERHEAD <= least:
+            return
+        for name, key, value, _ in rows:
+            size, most = len(key or b"") + len(value) + _RECORD_OVERHEAD, self._most(name)
             if size > most:
                 msg = (
-                    f"a record for topic {row[0]!r} has {size} bytes, at most {most} "
+                    f"a record for topic {name!r} has {size} bytes, at most {most} "
                     "can be written: raise 'max.request.size' here and 'max.message.bytes' there"
                 )
                 raise UsageError(msg)
-            yield row
+
+    def _most(self, topic: str) -> int:
+        return self._limits.get(topic) or self._limit(topic)
 
 
 class _ProducingWriter(SinkWriter):
@@ -245,12 +283,14 @@ class _ProducingWriter(SinkWriter):
         self._rows_of = rows_of
         self._wait = wait
         self._error: Any = None
-        self._producer = connection.producer(**{"linger.ms": "20"})
+        given = connection.properties
+        own = {"linger.ms": _LINGER_MS, "delivery.report.only.error": True}
+        self._producer = connection.producer(**{k: v for k, v in own.items() if k not in given})
 
     def write_batch(self, values: list[Any], timestamps: list[int | None] | None) -> None:
         with self._connection.errors("writing"):
-            for row in self._rows_of(values, timestamps):
-                produce(self._producer, row, self._delivered)
+            rows = self._rows_of(values, timestamps)
+            produce(self._producer, rows, on_delivery=self._delivered)
         self._raise()
 
     def _delivered(self, error: Any, message: Any) -> None:
@@ -350,6 +390,12 @@ class KafkaSinkBuilder:
         """
         if self._serializer is None:
             msg = "a Kafka sink needs set_record_serializer"
+            raise UsageError(msg)
+        if "transactional.id" in self._properties:
+            msg = (
+                "the Kafka property 'transactional.id' cannot be set: every subtask of an "
+                "exactly-once sink has one of its own; use set_transactional_id_prefix"
+            )
             raise UsageError(msg)
         how = self._properties.get(_UNKNOWN, "fail")
         if how not in ("fail", "write", "drop"):

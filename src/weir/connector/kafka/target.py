@@ -1,9 +1,10 @@
 """Kafka as a commit target: rows and the offset of a group, which is the marker, in a transaction.
 
 An identity has a transactional id and a consumer group, both of the same name. The marker is the
-group's committed offset on one of the topics written to: the number of the checkpoint. Transactions
-are open while a checkpoint is committed, not from one to the next, so their timeout has nothing to
-do with the interval of checkpoints.
+group's committed offset, the number of the checkpoint, on every topic that is written to: what
+becomes of one topic later says nothing about the others. Transactions are open while a checkpoint
+is committed, not from one to the next, so their timeout has nothing to do with the interval of
+checkpoints.
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, wait
 from typing import Any, TypeAlias
 
 from weir.clock import SystemClock
 from weir.connector.commit_target import CommitTarget
 from weir.connector.kafka.client import Connection, import_kafka
-from weir.errors import StorageError, UsageError
+from weir.connector.kafka.deadline import Calls
+from weir.errors import StorageError, UsageError, WeirError
 from weir.notices import warn_once
 
-Row: TypeAlias = tuple[str, bytes | None, bytes | None, int | None]
+Row: TypeAlias = tuple[str, bytes | None, bytes, int | None]
 """Topic, key, value, timestamp."""
 
 _CALL_S = 60.0
+_ASK_S = 10.0
 _PAUSE_S = 0.1
+_BETWEEN_POLLS = 1_000
+# A marker takes milliseconds. Who waits in vain fences and asks again, which finds its way.
+_MARKER_S = 10.0
 # The client's own errors, which say more, come first.
 _GRACE_S = 1.0
 # The partition that markers lie on.
@@ -36,15 +41,19 @@ _RETENTION = "offsets.retention.minutes"
 _LONGEST = "transaction.max.timeout.ms"
 TIMEOUT = "transaction.timeout.ms"
 log = logging.getLogger("weir.kafka")
+_markers = Calls("weir-kafka-marker")
 
 
 class KafkaTarget(CommitTarget):
     """Writes transactions; a producer for every identity that was fenced."""
 
-    def __init__(self, connection: Connection, prefix: str) -> None:
-        """Connect to nobody yet."""
+    remembers_rows = True
+
+    def __init__(self, connection: Connection, prefix: str, *, one_topic: bool = False) -> None:
+        """Connect to nobody yet; with `one_topic` rows of a checkpoint are all for the same."""
         self._connection = connection
         self._prefix = prefix
+        self._one_topic = one_topic
         self._producers: dict[str, Any] = {}
         self._groups: dict[str, Any] = {}
         self._settings: dict[str, int] | None = None
@@ -77,10 +86,10 @@ class KafkaTarget(CommitTarget):
         return {n: int(found[n].value) for n in (_RETENTION, _LONGEST) if n in found}
 
     def check(self) -> None:
-        """Refuse a timeout that the brokers do not allow, and warn of markers that are soon gone.
+        """Refuse what rules out transactions, and warn of markers that are soon gone.
 
         Raises:
-            UsageError: a transaction may not be open for so long.
+            UsageError: a property does not fit, or a transaction may not be open for so long.
         """
         given, longest = self._connection.properties.get(TIMEOUT), self._broker().get(_LONGEST)
         if given is not None and longest is not None and _number(given) > longest:
@@ -90,6 +99,15 @@ class KafkaTarget(CommitTarget):
                 "it has to be enough for the rows of one checkpoint"
             )
             raise UsageError(msg)
+        # Clients look at all their properties when they are made.
+        self._producer("check")
+        if _RETENTION not in self._broker():
+            warn_once(
+                log,
+                f"Kafka at {self._connection.address!r} does not let this user see its settings: "
+                "an exactly-once sink goes by Kafka's own, and counts on markers that are kept for "
+                f"{_RETENTION_MINUTES // 1440} days ({_RETENTION!r})",
+            )
         kept = self._broker().get(_RETENTION, _RETENTION_MINUTES)
         if kept < _SHORT_MINUTES:
             warn_once(
@@ -103,10 +121,14 @@ class KafkaTarget(CommitTarget):
         """Return for how long a transaction is open at most: while a checkpoint is written."""
         return min(_TIMEOUT_MS, self._broker().get(_LONGEST, _TIMEOUT_MS))
 
+    def _open_s(self) -> float:
+        """Return for how long a transaction may be open."""
+        given = _number(self._connection.properties.get(TIMEOUT, "")) or self._timeout_ms()
+        return given / 1000
+
     def _marker_s(self) -> float:
         """Return for how long a marker may be under way: the transaction is over after that."""
-        given = _number(self._connection.properties.get(TIMEOUT, "")) or self._timeout_ms()
-        return min(_CALL_S, given / 1000)
+        return min(_MARKER_S, self._open_s())
 
     def _name(self, identity: str) -> str:
         return f"{self._prefix}.{identity}"
@@ -114,14 +136,7 @@ class KafkaTarget(CommitTarget):
     def fence(self, identities: Sequence[str]) -> None:
         """Abort what is open under the identities, and shut out who opened it."""
         for identity in identities:
-            own: dict[str, Any] = {
-                "transactional.id": self._name(identity),
-                "linger.ms": "20",
-                "queue.buffering.max.messages": "1000000",
-                TIMEOUT: str(self._timeout_ms()),
-            }
-            given = {k: v for k, v in own.items() if k not in self._connection.properties}
-            producer = self._connection.producer(**given)
+            producer = self._producer(identity)
             with self._connection.errors(f"fencing {self._name(identity)!r}"):
                 producer.init_transactions(_CALL_S)
             group = self._connection.consumer(**{"group.id": self._name(identity)})
@@ -129,8 +144,29 @@ class KafkaTarget(CommitTarget):
             group.close()
             self._producers[identity] = producer
 
+    def _producer(self, identity: str) -> Any:
+        own: dict[str, Any] = {
+            "linger.ms": "20",
+            "queue.buffering.max.messages": "1000000",
+            TIMEOUT: str(self._timeout_ms()),
+        }
+        given = {k: v for k, v in own.items() if k not in self._connection.properties}
+        return self._connection.producer(**given, **{"transactional.id": self._name(identity)})
+
+    def places_of(self, rows: list[Any]) -> list[str]:
+        """Return the topics of rows."""
+        return [rows[0][0]] if self._one_topic else sorted({row[0] for row in rows})
+
     def committed(self, identity: str) -> int | None:
-        """Return the marker; a coordinator that is not ready yet is asked again."""
+        """Return the newest marker on any topic of the cluster."""
+        return self.committed_in(identity, ())
+
+    def committed_in(self, identity: str, places: Sequence[str]) -> int | None:
+        """Return the newest marker on some topics; a coordinator that is not ready is asked again.
+
+        A broker that lags behind may not know of all topics that there are, so it is better to name
+        some.
+        """
         kafka, name = import_kafka(), self._name(identity)
         code = kafka.KafkaError
         later = {
@@ -138,35 +174,59 @@ class KafkaTarget(CommitTarget):
             code.COORDINATOR_NOT_AVAILABLE,
             code.NOT_COORDINATOR,
             code.UNSTABLE_OFFSET_COMMIT,
+            code._TIMED_OUT,
         }
+        doing = f"asking what {name!r} has committed"
         pause, clock = threading.Event(), SystemClock()
         deadline = clock.monotonic_ms() + _CALL_S * 1000
         while True:
             try:
-                return self._marker(name)
+                return self._marker(name, places)
             except kafka.KafkaException as error:
                 found = error.args[0]
                 if found.code() == code.GROUP_ID_NOT_FOUND:
                     return None
-                if found.code() not in later or clock.monotonic_ms() > deadline:
-                    doing = f"asking what {name!r} has committed"
+                if found.code() not in later:
                     raise self._connection.error(doing, found) from error
+                if clock.monotonic_ms() > deadline:
+                    raise self._unanswered(name, places, doing, found) from error
             pause.wait(_PAUSE_S)
 
-    def _marker(self, name: str) -> int | None:
-        """Ask as a member of the group would, about every topic that the marker can lie on.
+    def _unanswered(self, name: str, places: Sequence[str], doing: str, error: Any) -> WeirError:
+        """Return why there is no answer: a transaction that holds the marker back is named."""
+        try:
+            self._marker(name, places, "read_uncommitted")
+        except import_kafka().KafkaException:
+            return self._connection.error(doing, error)
+        return StorageError(
+            f"Kafka at {self._connection.address!r} has had an open transaction on the offsets of "
+            f"group {name!r} for {_CALL_S:g} s, so nobody knows what it has committed. Where that "
+            "does not end with the transaction's timeout, the broker has lost its end: "
+            "'kafka-transactions.sh find-hanging' finds it, and 'abort' ends it"
+        )
+
+    def _marker(
+        self, name: str, topics: Sequence[str], isolation: str = "read_committed"
+    ) -> int | None:
+        """Ask as a member of the group would, about some topics or about all that there are.
 
         An admin client could ask for all offsets of a group, but it crashes its process when the
         group has no coordinator for the moment, which is so behind the death of a broker.
         """
         kafka = import_kafka()
-        # Offsets of open transactions are waited for.
-        mine = {"group.id": name, "isolation.level": "read_committed"}
+        # Offsets of open transactions are waited for when what is committed is asked for.
+        mine = {"group.id": name, "isolation.level": isolation}
         consumer = self._connection.consumer(**mine)
         try:
-            topics = consumer.list_topics(timeout=_CALL_S).topics
-            asked = [kafka.TopicPartition(topic, _MARKED) for topic in topics]
-            places = consumer.committed(asked, timeout=_CALL_S) if asked else []
+            every = topics or consumer.list_topics(timeout=_CALL_S).topics
+            asked = [kafka.TopicPartition(topic, _MARKED) for topic in every]
+            places = consumer.committed(asked, timeout=_ASK_S) if asked else []
+        except kafka.KafkaException:
+            # Why nobody is found who could answer is not raised, but comes as a message.
+            message = consumer.poll(0)
+            if message is not None and message.error() is not None:
+                raise kafka.KafkaException(message.error()) from None
+            raise
         finally:
             consumer.close()
         for place in places:
@@ -181,21 +241,35 @@ class KafkaTarget(CommitTarget):
         if producer is None:
             msg = f"{name!r} was not fenced"
             raise StorageError(msg)
-        with self._connection.errors(f"writing checkpoint {checkpoint} of {name!r}"):
+        doing = f"writing checkpoint {checkpoint} of {name!r}"
+        clock = SystemClock()
+        began_ms = clock.monotonic_ms()
+        with self._connection.errors(doing):
             producer.begin_transaction()
             try:
-                for row in rows:
-                    produce(producer, row)
-                marker = kafka.TopicPartition(rows[0][0], _MARKED, checkpoint)
-                self._send_marker(producer, identity, marker)
-                producer.commit_transaction(_CALL_S)
-            except BaseException:
+                produce(producer, rows)
+                topics = self.places_of(rows)
+                markers = [kafka.TopicPartition(t, _MARKED, checkpoint) for t in topics]
+                self._send_markers(producer, identity, markers)
+                producer.commit_transaction(max(_CALL_S, self._open_s()))
+            except BaseException as error:
                 # The next try fences first, which aborts whatever is open.
                 del self._producers[identity]
+                self._explain(doing, (clock.monotonic_ms() - began_ms) / 1000, error)
                 raise
 
-    def _send_marker(self, producer: Any, identity: str, marker: Any) -> None:
-        """Add the marker to the transaction, within the time that is left to it.
+    def _explain(self, doing: str, seconds: float, error: BaseException) -> None:
+        """Say that a transaction was open for too long, if that may be the reason of an error."""
+        if seconds > self._open_s() and isinstance(error, import_kafka().KafkaException):
+            msg = (
+                f"Kafka at {self._connection.address!r} failed while {doing}: "
+                f"{error.args[0].str()}. It took {seconds:.0f} s, and a transaction may be open "
+                f"for {self._open_s():g} s: raise {TIMEOUT!r}, or take checkpoints more often"
+            )
+            raise StorageError(msg) from error
+
+    def _send_markers(self, producer: Any, identity: str, markers: list[Any]) -> None:
+        """Add the markers to the transaction, within the time that is left to it.
 
         The client remembers the group's coordinator. When that broker has died and is back, the
         client may go on waiting for a connection that it has given up itself, whatever timeout the
@@ -203,52 +277,40 @@ class KafkaTarget(CommitTarget):
         call itself; the producer is left to it, and the next one asks where the coordinator is.
         """
         seconds = self._marker_s()
-        call = _sent(producer, [marker], self._groups[identity], seconds)
-        if not wait([call], seconds + _GRACE_S).done:
+        arguments = (markers, self._groups[identity], seconds)
+        try:
+            _markers.call(
+                lambda: producer.send_offsets_to_transaction(*arguments), seconds + _GRACE_S
+            )
+        except TimeoutError as error:
             msg = (
                 f"Kafka at {self._connection.address!r} did not take the marker of checkpoint "
-                f"{marker.offset} of {self._name(identity)!r} within {seconds:g} s, which its "
-                "transaction has: the group's coordinator is away, or was"
+                f"{markers[0].offset} of {self._name(identity)!r} within {seconds:g} s: the "
+                f"group's coordinator is away, or was ({error})"
             )
-            raise StorageError(msg)
-        call.result()
+            raise StorageError(msg) from None
 
     def close(self) -> None:
         """Forget the producers; an open transaction is aborted by who fences it, or by time."""
         self._producers.clear()
 
 
-def _sent(producer: Any, *arguments: Any) -> Future[None]:
-    """Send offsets in a thread that nobody waits for, not even when the process ends."""
-    answer: Future[None] = Future()
+def produce(producer: Any, rows: Sequence[Row], **more: Any) -> None:
+    """Hand rows to a producer, waiting while its queue is full.
 
-    def send() -> None:
-        try:
-            producer.send_offsets_to_transaction(*arguments)
-        except BaseException as error:
-            # Who waits raises it.
-            answer.set_exception(error)
-        else:
-            answer.set_result(None)
-
-    threading.Thread(target=send, name="weir-kafka-marker", daemon=True).start()
-    return answer
-
-
-def produce(producer: Any, row: Row, on_delivery: Any = None) -> None:
-    """Hand a row to a producer, waiting while its queue is full."""
-    topic, key, value, timestamp = row
-    more: dict[str, Any] = {} if timestamp is None else {"timestamp": timestamp}
-    if on_delivery is not None:
-        more["on_delivery"] = on_delivery
-    while True:
-        try:
-            producer.produce(topic, value=value, key=key, **more)
-        except BufferError:
-            producer.poll(0.05)
-            continue
+    What it has to say is heard now and then: asking after every row costs a third of the time.
+    """
+    hand = producer.produce
+    for start in range(0, len(rows), _BETWEEN_POLLS):
+        for topic, key, value, timestamp in rows[start : start + _BETWEEN_POLLS]:
+            while True:
+                try:
+                    # To the client 0 means now. Named arguments take it longer to look at.
+                    hand(topic, value, key, timestamp=timestamp or 0, **more)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
         producer.poll(0)
-        return
 
 
 def _number(text: str) -> int:

@@ -18,6 +18,7 @@ from weir.connector.commit_target import CommitSink
 from weir.connector.sink import WriterContext
 from weir.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from weir.errors import StorageError, UsageError
+from weir.ids import new_job_id
 from weir.testing.commit_target_conformance import CommitTargetConformance
 
 pytestmark = pytest.mark.mariadb
@@ -64,7 +65,7 @@ def table(server: brokers.MariaDB) -> Table:
 
 
 def context() -> WriterContext:
-    return WriterContext("0a" * 16, "ab" * 16, attempt=0, subtask=0, parallelism=1)
+    return WriterContext(new_job_id(), "ab" * 16, attempt=0, subtask=0, parallelism=1)
 
 
 class TestExactlyOnceInMariaDB(CommitTargetConformance):
@@ -125,11 +126,8 @@ def test_a_wrong_password_is_a_mistake_and_a_server_that_is_down_is_not(
     table: Table, tmp_path: Path
 ) -> None:
     wrong = JdbcSink.exactly_once_sink(table.insert, PAIR, options(table.url, "other"))
-    writer = wrong.create_writer(context())
-    writer.write_batch([(1, "a")], None)
-    prepared = writer.prepare(1)
     with pytest.raises(UsageError, match="Access denied") as refused:
-        writer.commit(prepared)
+        wrong.create_writer(context())
     assert "other" not in str(refused.value)
     with brokers.own("mariadb", tmp_path) as server:
         place = Table(server)
@@ -146,3 +144,32 @@ def test_a_wrong_password_is_a_mistake_and_a_server_that_is_down_is_not(
         again.commit(prepared)
         assert place.rows() == [(1, "a")]
         again.close()
+
+
+@pytest.mark.parametrize("make", [JdbcSink.sink, JdbcSink.exactly_once_sink])
+def test_a_table_that_knows_no_transactions_is_refused(table: Table, make: Any) -> None:
+    table.run(f"create table {table.name}_old (id int, name varchar(20)) engine = MyISAM")
+    for name in (f"{table.name}_old", f"`test`.`{table.name}_old`"):
+        for statement in (f"insert into {name} values (?, ?)", f"Replace {name} values (?, ?)"):
+            sink = make(statement, PAIR, options(table.url))
+            with pytest.raises(UsageError, match=r"MyISAM, which knows no transactions.*InnoDB"):
+                sink.create_writer(context())
+    make(table.insert, PAIR, options(table.url)).create_writer(context()).close()
+
+
+def test_a_deadlock_is_tried_again(table: Table) -> None:
+    """What a table without transactions counts is not rolled back."""
+    table.run(f"create table {table.name}_met (n int) engine = MyISAM")
+    table.run(f"insert into {table.name}_met values (0)")
+    table.run(
+        f"create trigger {table.name}_meet before insert on {table.name} for each row begin "
+        f"update {table.name}_met set n = n + 1; "
+        f"if (select n from {table.name}_met) <= 3 then "
+        "signal sqlstate '40001' set mysql_errno = 1213, message_text = 'met'; end if; end"
+    )
+    sink = JdbcSink.exactly_once_sink(table.insert, PAIR, options(table.url))
+    writer = sink.create_writer(context())
+    writer.write_batch([(1, "a"), (2, "b")], None)
+    writer.commit(writer.prepare(1))
+    writer.close()
+    assert table.rows() == [(1, "a"), (2, "b")]

@@ -41,11 +41,11 @@ class Table:
 
     def __init__(self, address: str) -> None:
         self.url, self.name = f"jdbc:postgresql://{address}", f"t{uuid.uuid4().hex[:10]}"
-        self._plain = f"postgresql://test@{address}"
+        self.plain = f"postgresql://test@{address}"
         self.run(f"create table {self.name} (id int, name text)")
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self._plain, autocommit=True) as connection:
+        with psycopg.connect(self.plain, autocommit=True) as connection:
             found = connection.execute(statement)
             return found.fetchall() if found.description else []
 
@@ -119,10 +119,9 @@ def test_a_database_that_is_down_is_said_and_its_password_is_not() -> None:
     given = options("jdbc:postgresql://127.0.0.1:1/test")
     assert "secret" not in repr(given)
     how = JdbcExecutionOptions.builder().with_max_retries(1).build()
-    writer = JdbcSink.sink("insert into t values (?, ?)", PAIR, given, how).create_writer(context())
-    writer.write_batch([(1, "a")], None)
-    with pytest.raises(StorageError, match="failed while writing a batch") as refused:
-        writer.prepare(1)
+    sink = JdbcSink.sink("insert into t values (?, ?)", PAIR, given, how)
+    with pytest.raises(StorageError, match="failed while connecting") as refused:
+        sink.create_writer(context())
     assert "secret" not in str(refused.value)
 
 
@@ -178,6 +177,7 @@ def test_mistakes_end_with_the_database_s_words_and_leave_nothing(
     with pytest.raises(UsageError, match=said) as refused:
         writer.commit(writer.prepare(1))
     assert f"'{table.url}' failed while writing" in str(refused.value)
+    assert "start again from the newest checkpoint" in str(refused.value)
     writer.close()
     for end in ("", "_keyed", "_full", "_short"):
         assert table.run(f"select count(*) from {table.name}{end}") == [(0,)]
@@ -221,12 +221,14 @@ def test_a_wrong_password_and_a_missing_database_are_said_and_the_right_one_work
         return found
 
     with pytest.raises(UsageError, match="password authentication failed") as refused:
-        writer("wrong-canary").prepare(1)
+        writer("wrong-canary")
     assert "wrong-canary" not in str(refused.value)
     with pytest.raises(UsageError, match='database "nowhere" does not exist'):
-        writer("right-canary", guarded.address.replace("/test", "/nowhere")).prepare(1)
+        writer("right-canary", guarded.address.replace("/test", "/nowhere"))
+    made = writer("right-canary")
     with pytest.raises(UsageError, match="does not exist"):
-        writer("right-canary").prepare(1)
+        made.prepare(1)
+    made.close()
 
 
 @pytest.mark.postgres

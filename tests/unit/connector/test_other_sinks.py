@@ -21,8 +21,8 @@ from weir.connector.sink import WriterContext
 from weir.connector.staged_batch import (
     PICKLED_SCHEMA,
     StagedBatchSink,
+    finish_staged,
     read_staged,
-    remove_staged,
     unpickle_staged,
 )
 from weir.errors import CorruptStateError, UsageError
@@ -33,6 +33,10 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
 def context(attempt: int = 1, job: str = "j" * 32, lineage: tuple[str, ...] = ()) -> WriterContext:
     return WriterContext(job, "0" * 32, attempt, 0, 1, lineage, clock=ManualClock(17))
+
+
+def staged_files(folder):
+    return sorted(folder.glob("staged-*"))
 
 
 def test_staged_rows_come_back_as_a_table_per_checkpoint(tmp_path):
@@ -48,9 +52,9 @@ def test_staged_rows_come_back_as_a_table_per_checkpoint(tmp_path):
     writer.restore(first)
     assert read_staged(first).to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
     assert read_staged([*first, *second]).num_rows == 3
-    remove_staged(first)
-    remove_staged(first)
-    assert len(os.listdir(tmp_path)) == 1
+    finish_staged(first)
+    finish_staged(first)
+    assert len(staged_files(tmp_path)) == 1
 
 
 def test_records_without_columns_are_staged_pickled(tmp_path):
@@ -82,17 +86,17 @@ def test_abort_and_leftovers_remove_what_no_checkpoint_holds(tmp_path):
     other.write_batch([3], None)
     other.prepare(1)
     sink.create_writer(context(attempt=2)).discard_leftovers(kept)
-    assert len(os.listdir(tmp_path)) == 2
+    assert len(staged_files(tmp_path)) == 2
     sink.create_writer(context(attempt=2, lineage=("k" * 32,))).discard_leftovers(kept)
     assert unpickle_staged(read_staged(kept)) == [1]
-    assert len(os.listdir(tmp_path)) == 1
+    assert len(staged_files(tmp_path)) == 1
 
 
 def test_a_damaged_staged_file_is_named(tmp_path):
     writer = StagedBatchSink(str(tmp_path)).create_writer(context())
     writer.write_batch([1], None)
     prepared = writer.prepare(1)
-    (path,) = tmp_path.iterdir()
+    (path,) = staged_files(tmp_path)
     Path(path).write_bytes(path.read_bytes()[:100])
     with pytest.raises(CorruptStateError, match="staged-"):
         read_staged(prepared)
@@ -145,7 +149,7 @@ def test_rows_that_somebody_exchanged_are_not_unpickled(tmp_path, declared):
     writer = StagedBatchSink(str(staging), declared).create_writer(context())
     writer.write_batch([(1, "a")], None)
     prepared = writer.prepare(1)
-    (path,) = staging.iterdir()
+    (path,) = staged_files(staging)
     exchanged(path, mark)
     with pytest.raises(CorruptStateError, match="was changed: it has the digest"):
         read_staged(prepared)

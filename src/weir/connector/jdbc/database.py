@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from weir.connector.jdbc.dialect import Dialect, dialect_of
 from weir.connector.jdbc.options import JdbcConnectionOptions
 from weir.errors import StorageError, UsageError, WeirError
+
+_TRIES = 10
+_PAUSE_S = 0.05
+_CONNECTING = "connecting"
+
+
+class ConflictError(StorageError):
+    """A transaction gave way to another one, and nothing of it was written."""
 
 
 class Database:
@@ -42,6 +51,35 @@ class Database:
             self.close()
             raise
 
+    def reach(self, sql: str) -> None:
+        """Connect, so that a wrong password is found at once, and look at a statement.
+
+        Raises:
+            UsageError: the database refuses who asks, or transactions mean nothing here.
+            StorageError: nobody answers.
+        """
+        with self.transaction(_CONNECTING) as cursor:
+            self.dialect.check(cursor, sql)
+
+    def apply(self, doing: str, work: Callable[[Any], None]) -> None:
+        """Do something in a transaction, again where it had to give way to another one.
+
+        Raises:
+            UsageError: statement, values or password are wrong.
+            StorageError: it did not work, or nobody knows: trying again may help.
+        """
+        pause = threading.Event()
+        for number in range(_TRIES):
+            try:
+                with self.transaction(doing) as cursor:
+                    work(cursor)
+            except ConflictError:  # noqa: PERF203 - it is tried again
+                if number == _TRIES - 1:
+                    raise
+                pause.wait(_PAUSE_S * 2**number)
+            else:
+                return
+
     def execute(self, cursor: Any, sql: str, parameters: tuple[Any, ...] = ()) -> None:
         """Run a statement that has `?` for its parameters."""
         cursor.execute(self.dialect.statement(sql), self.dialect.adapt([parameters])[0])
@@ -68,7 +106,16 @@ class Database:
     def _error(self, doing: str, error: Exception) -> WeirError:
         text = f"{type(error).__name__}: {str(error).strip()}"
         msg = f"{self.dialect.name} at {self._options.place!r} failed while {doing}: {text}"
-        return UsageError(msg) if self.dialect.is_mistake(error) else StorageError(msg)
+        if self.dialect.is_conflict(error):
+            return ConflictError(msg)
+        if not self.dialect.is_mistake(error):
+            return StorageError(msg)
+        if doing == _CONNECTING:
+            return UsageError(f"{msg}; check the URL, the user and the password")
+        return UsageError(
+            f"{msg}; nothing of this transaction was written: correct the statement, the table, "
+            "its rights or the rows, and start again from the newest checkpoint"
+        )
 
     def close(self) -> None:
         """Close the connection; what is open is rolled back."""

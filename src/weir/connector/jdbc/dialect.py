@@ -27,9 +27,20 @@ MARK = (
     "where identity = ? and fence = ? and checkpoint < ?"
 )
 ASK = f"select checkpoint from {TABLE} where identity = ?"
+LOOK = f"select identity from {TABLE} where 1 = 0"
 ASK_FENCE = f"select fence from {TABLE} where identity = ?"
 _FENCE = f"insert into {TABLE} (identity, checkpoint, fence) values (?, 0, 1) "
 _QUOTED = re.compile(r"('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`)")
+_NAME = r"(?:`[^`]+`|[\w$]+)"
+_WRITTEN = re.compile(
+    rf"\s*(?:(?:insert|replace)\s+(?:ignore\s+)?(?:into\s+)?|update\s+)({_NAME}(?:\.{_NAME})?)",
+    re.IGNORECASE,
+)
+_ENGINE = (
+    "select t.engine from information_schema.tables t join information_schema.engines e "
+    "on e.engine = t.engine where t.table_schema = coalesce(%s, database()) and t.table_name = %s "
+    "and e.transactions <> 'YES'"
+)
 _CONNECT_S = 10
 _WAIT_S = 60
 # A process that sleeps in the middle of a transaction must not keep the others waiting for ever.
@@ -61,7 +72,7 @@ class Dialect(ABC):
     pattern: ClassVar[re.Pattern[str]]
     placeholder: ClassVar[str] = "%s"
     create: ClassVar[tuple[str, ...]]
-    """What makes the table of markers, where there is none."""
+    """What makes the table of markers, where there is none; the table itself comes last."""
     fence: ClassVar[str] = (
         _FENCE + f"on conflict (identity) do update set fence = {TABLE}.fence + 1"
     )
@@ -82,6 +93,17 @@ class Dialect(ABC):
     @abstractmethod
     def is_mistake(self, error: Exception) -> bool:
         """Tell whether trying again cannot help: statement, values or password are wrong."""
+
+    def is_conflict(self, error: Exception) -> bool:
+        """Tell whether the transaction gave way to another one: it is rolled back for certain."""
+        return False
+
+    def check(self, cursor: Any, sql: str) -> None:  # noqa: B027
+        """Refuse a statement for which transactions mean nothing; by default none.
+
+        Raises:
+            UsageError: it says why.
+        """
 
     def adapt(self, rows: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
         """Return rows with values that the driver takes."""
@@ -133,6 +155,13 @@ class PostgreSQL(Dialect):
         f"create table if not exists {TABLE} (identity text primary key, checkpoint bigint not "
         "null, fence bigint not null, changed timestamptz not null default now())",
     )
+    # A server that does not wait for its disk could forget what it has said to be committed.
+    begin = (
+        "begin; select set_config('synchronous_commit', 'on', true) "
+        "where current_setting('synchronous_commit') = 'off'"
+    )
+    # Not serialisable, deadlock.
+    _CONFLICTS = frozenset({"40001", "40P01"})
 
     def driver(self) -> Any:
         """Return psycopg."""
@@ -172,6 +201,10 @@ class PostgreSQL(Dialect):
             return True
         text = r"authentication failed|no password supplied|no pg_hba.conf|FATAL:.*does not exist"
         return getattr(error, "sqlstate", None) is None and bool(re.search(text, str(error)))
+
+    def is_conflict(self, error: Exception) -> bool:
+        """Go by the code of the error."""
+        return getattr(error, "sqlstate", None) in self._CONFLICTS
 
 
 class SQLite(Dialect):
@@ -235,6 +268,7 @@ class MySQL(Dialect):
     fence = _FENCE + "on duplicate key update fence = fence + 1"
     # Access denied, unknown database, unknown column, wrong value, no default, no right.
     _MISTAKES = frozenset({1044, 1045, 1049, 1054, 1366, 1364, 1142})
+    _DEADLOCK = 1213
 
     def driver(self) -> Any:
         """Return PyMySQL."""
@@ -267,6 +301,26 @@ class MySQL(Dialect):
         if isinstance(error, (kinds.DataError, kinds.IntegrityError, kinds.ProgrammingError)):
             return True
         return bool(error.args) and error.args[0] in self._MISTAKES
+
+    def is_conflict(self, error: Exception) -> bool:
+        """Go by the number of the error."""
+        return bool(error.args) and error.args[0] == self._DEADLOCK
+
+    def check(self, cursor: Any, sql: str) -> None:
+        """Refuse a table whose engine keeps rows although the transaction is rolled back."""
+        named = _WRITTEN.match(sql)
+        if named is None:
+            return
+        schema, _, table = named[1].replace("`", "").rpartition(".")
+        cursor.execute(_ENGINE, (schema or None, table))
+        found = cursor.fetchone()
+        if found is not None:
+            msg = (
+                f"MySQL writes to the table {table!r} by the engine {found[0]}, which knows no "
+                "transactions: rows could be there twice, or in part; let somebody run: "
+                f"alter table {table} engine = InnoDB"
+            )
+            raise UsageError(msg)
 
 
 DIALECTS: tuple[Dialect, ...] = (PostgreSQL(), SQLite(), MySQL())

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from weir.clock import Clock
 from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo
-from weir.connector.commit_target import CommitSink, CommitTarget
+from weir.connector.commit_target import CommitSink, CommitWriter
 from weir.connector.jdbc.database import Database
 from weir.connector.jdbc.dialect import parameters_of
 from weir.connector.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
@@ -99,8 +100,14 @@ class JdbcSink(Sink):
         return ExactlyOnceJdbcSink(_Statement(sql, type_info), jdbc_connection_options)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
-        """Create the writer of one subtask."""
+        """Create the writer of one subtask.
+
+        Raises:
+            UsageError: the database refuses who asks.
+            StorageError: it does not answer.
+        """
         database = Database(self._connection)
+        database.reach(self._statement.sql)
         return _BatchWriter(self._statement, database, self._execution, context.clock)
 
 
@@ -112,7 +119,18 @@ class ExactlyOnceJdbcSink(CommitSink):
         self._statement = statement
         self._connection = connection
 
-    def open_target(self, context: WriterContext) -> CommitTarget:
+    def create_writer(self, context: WriterContext) -> CommitWriter:
+        """Create the writer of one subtask.
+
+        Raises:
+            UsageError: the database refuses who asks, or transactions mean nothing to its table.
+            StorageError: it does not answer.
+        """
+        target = self.open_target(context)
+        target.check()
+        return CommitWriter(self, target, context)
+
+    def open_target(self, context: WriterContext) -> JdbcTarget:
         """Return a target for one subtask."""
         return JdbcTarget(self._connection, self._statement.sql, self._statement.types)
 
@@ -153,14 +171,15 @@ class _BatchWriter(SinkWriter):
     def _write(self, rows: list[tuple[Any, ...]]) -> None:
         for left in range(self._execution.max_retries, -1, -1):
             try:
-                with self._database.transaction("writing a batch") as cursor:
-                    statement = self._statement
-                    self._database.write(cursor, statement.sql, rows, statement.types)
+                self._database.apply("writing a batch", partial(self._insert, rows=rows))
             except StorageError:  # noqa: PERF203 - it is tried again
                 if not left:
                     raise
             else:
                 return
+
+    def _insert(self, cursor: Any, rows: list[tuple[Any, ...]]) -> None:
+        self._database.write(cursor, self._statement.sql, rows, self._statement.types)
 
     def prepare(self, checkpoint_id: int) -> list[bytes]:
         self._flush()

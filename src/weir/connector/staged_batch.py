@@ -1,14 +1,19 @@
 """A write-ahead sink: rows are staged as Arrow files, the driver hands them to a Spark writer.
 
 The slot side only stages. At a barrier the staged file is closed and its committable
-`{"path", "rows", "size", "encoding", "sha256", "identity", "checkpoint"}` goes into the checkpoint;
-once that completed, the driver reads the files of the checkpoint, hands them to a commit target and
-removes them. The identity is that of the job and the operator, not of a subtask: the rows of a
-checkpoint are handed over together, whoever staged them. Columns follow the declared type
-("arrow"), all else is one binary column of pickled records ("pickle").
+`{"path", "rows", "size", "encoding", "sha256", "identity", "checkpoint", "noted"}` goes into the
+checkpoint; once that completed, the driver reads the files of the checkpoint, hands them to a
+commit target, notes that and removes them. The identity is that of the job and the operator, not of
+a subtask: the rows of a checkpoint are handed over together, whoever staged them. Columns follow
+the declared type ("arrow"), all else is one binary column of pickled records ("pickle").
+
+The note is the file `handed-over-<identity>` beside the staged ones, with the number of the newest
+checkpoint that was handed over; the first slot that stages makes it, with 0. So a directory that is
+not there, such as a mount that is gone, is never taken for rows that were handed over.
 
 Invariant: the driver unpickles only bytes whose digest the slot put into the committable. A
-committable without one is of an earlier version: its file has to belong to the driver's user.
+committable without one is of an earlier version: its file has to belong to the driver's user. One
+without `noted` is of an earlier version, too: its file is there until it was handed over.
 """
 
 from __future__ import annotations
@@ -25,7 +30,8 @@ from weir.codec import pickled
 from weir.connector.file_system import FileSystem, close_quietly, resolve, storage_errors
 from weir.connector.parquet_format import try_columnar
 from weir.connector.sink import Sink, SinkWriter, WriterContext
-from weir.errors import CorruptStateError
+from weir.errors import CorruptStateError, StorageError
+from weir.ids import unique_suffix
 
 BATCH_ROWS = 65_536
 PICKLED_SCHEMA = pa.schema([("pickled", pa.binary())])
@@ -35,7 +41,7 @@ class StagedBatchSink(Sink):
     """Stages rows below a directory that every host can reach.
 
     Guarantees: a staged file listed by a committable is whole and durable; it stays until the
-    driver removes it with `remove_staged`. `type_info` None takes the type of the stream.
+    driver removes it with `finish_staged`. `type_info` None takes the type of the stream.
     """
 
     def __init__(
@@ -73,6 +79,7 @@ class _StagingWriter(SinkWriter):
         self._digest = hashlib.sha256()
         self._writer: Any = None
         self._path = ""
+        self._noting = False
 
     def write_batch(self, values: list[Any], timestamps: list[int | None] | None) -> None:
         self._rows.extend(values)
@@ -114,7 +121,6 @@ class _StagingWriter(SinkWriter):
         self._fs.sync(self._stream)
         size = self._stream.tell()
         self._stream.close()
-        self._fs.sync_directory(self._directory)
         entry = {
             "path": self._path,
             "rows": self._count,
@@ -123,9 +129,24 @@ class _StagingWriter(SinkWriter):
             "sha256": self._digest.hexdigest(),
             "identity": f"{self._context.job_id}.{self._context.operator_id[:16]}",
             "checkpoint": checkpoint_id,
+            "noted": True,
         }
+        self._begin_note(_note_of(entry))
+        self._fs.sync_directory(self._directory)
         self._stream, self._count = None, 0
         return [json.dumps(entry).encode()]
+
+    def _begin_note(self, path: str) -> None:
+        """Note that nothing was handed over yet, where nobody has noted anything."""
+        if self._noting:
+            return
+        try:
+            with self._fs.create(path) as note:
+                note.write(b"0")
+                self._fs.sync(note)
+        except FileExistsError:
+            """Another subtask or attempt was first."""
+        self._noting = True
 
     def share(self, committables: list[bytes], subtask: int, parallelism: int) -> list[bytes]:
         """Hand all over at once: who is idempotent by checkpoint must see all rows of it."""
@@ -175,15 +196,88 @@ def prepared_by(committable: bytes, otherwise: int) -> tuple[int, str]:
 
 
 def is_staged(committable: bytes) -> bool:
-    """Tell whether the file is still there: it is removed when it was handed over."""
-    return os.path.exists(_load(committable)["path"])
+    """Tell whether the rows have still to be handed over.
+
+    Raises:
+        StorageError: nobody can tell, or their file is missing.
+    """
+    entry = _load(committable)
+    file_system, path = resolve(entry["path"])
+    there = file_system.size(path) is not None
+    if not entry.get("noted"):
+        return there
+    newest = _handed_over(entry)
+    if newest is None:
+        raise StorageError(missing_note(committable))
+    if newest >= int(entry["checkpoint"]):
+        return False
+    if not there:
+        message = (
+            f"{entry['rows']} rows that checkpoint {entry['checkpoint']} staged in {path!r} were "
+            "not handed over yet, and the file is missing: its directory has to be the same one "
+            "on all hosts; bring the file back"
+        )
+        raise StorageError(message)
+    return True
 
 
-def remove_staged(committables: list[bytes]) -> None:
-    """Remove staged files that have been handed over; missing ones are fine."""
+def is_noted(committable: bytes) -> bool:
+    """Tell whether the directory of the rows is there, so that `is_staged` can tell more."""
+    entry = _load(committable)
+    return not entry.get("noted") or _handed_over(entry) is not None
+
+
+def missing_note(committable: bytes) -> str:
+    """Say that nobody can tell whether rows were handed over."""
+    entry = _load(committable)
+    note = _note_of(entry)
+    return (
+        f"nobody can tell whether {entry['rows']} rows that checkpoint {entry['checkpoint']} "
+        f"staged in {entry['path']!r} were handed over: the file {note!r} is missing. Mount its "
+        "directory, or bring it back. If it is lost for good, so are rows that were not handed "
+        f"over; to go on without them, write {entry['checkpoint']} into {note!r}"
+    )
+
+
+def _note_of(entry: dict[str, Any]) -> str:
+    return os.path.join(os.path.dirname(entry["path"]), f"handed-over-{entry['identity']}")
+
+
+def _handed_over(entry: dict[str, Any]) -> int | None:
+    """Return the newest checkpoint that was handed over, None where nobody has noted anything."""
+    file_system, path = resolve(_note_of(entry))
+    try:
+        with file_system.open(path) as note, storage_errors("read", path):
+            text = note.read().strip()
+        return int(text or b"0")
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        message = f"{path!r} holds {text[:50]!r}, expected the number of a checkpoint"
+        raise CorruptStateError(message) from error
+
+
+def finish_staged(committables: list[bytes]) -> None:
+    """Note that rows were handed over, and remove their files; missing ones are fine."""
     for committable in committables:
-        file_system, path = resolve(_load(committable)["path"])
+        entry = _load(committable)
+        file_system, path = resolve(entry["path"])
+        if entry.get("noted"):
+            _note(file_system, entry)
         file_system.remove(path)
+
+
+def _note(file_system: FileSystem, entry: dict[str, Any]) -> None:
+    newest = _handed_over(entry)
+    if newest is None or newest >= int(entry["checkpoint"]):
+        return
+    note = _note_of(entry)
+    fresh = f"{note}.{unique_suffix(8)}"
+    with file_system.create(fresh) as stream:
+        stream.write(str(entry["checkpoint"]).encode())
+        file_system.sync(stream)
+    file_system.rename(fresh, note)
+    file_system.sync_directory(os.path.dirname(note))
 
 
 def _read(entry: dict[str, Any]) -> pa.Table:

@@ -21,10 +21,10 @@ from weir.connector.commit_target import Commits
 from weir.connector.spark_target import FunctionTarget, SparkTarget
 from weir.connector.staged_batch import (
     StagedBatchSink,
+    finish_staged,
     is_staged,
     prepared_by,
     read_staged,
-    remove_staged,
     unpickle_staged,
 )
 from weir.connector.table_targets import DeltaTarget
@@ -85,10 +85,10 @@ class DriverSinks:
         ordered = sorted(committables, key=prepared)
         for (checkpoint, identity), group in groupby(ordered, key=prepared):
             together = list(group)
-            # Files are removed when all of them were handed over, before a crash perhaps.
+            # They may have been handed over before, and a crash has left files.
             if all(map(is_staged, together)):
                 self._hand_over(ending, identity, checkpoint, together)
-            remove_staged(together)
+            finish_staged(together)
 
     def _hand_over(
         self, ending: _Ending, identity: str, checkpoint: int, committables: list[bytes]

@@ -24,6 +24,7 @@ from weir.errors import UsageError, UserFunctionError, WeirError
 from weir.runtime.context import InitializationContext, RuntimeContext
 from weir.runtime.frame import MAX_WATERMARK
 from weir.runtime.raised import user_traceback
+from weir.runtime.watermarks import is_moment
 from weir.state.operator_state import OperatorStateStore
 
 _FLUSH_RECORDS = 10_000
@@ -196,7 +197,9 @@ class FunctionRunner:
 
 
 def _milliseconds(method: str, timestamp: Any) -> int:
-    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
-        msg = f"{method}: the timestamp is {timestamp!r}, expected milliseconds as an int"
+    if not is_moment(timestamp):
+        msg = (
+            f"{method}: the timestamp is {timestamp!r}, expected milliseconds as an int of 64 bits"
+        )
         raise UsageError(msg)
     return timestamp

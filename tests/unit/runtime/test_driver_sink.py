@@ -10,7 +10,8 @@ import pytest
 from weir.backend.base import SnapshotKind
 from weir.clock import SystemClock
 from weir.common import Types
-from weir.connector.staged_batch import StagedBatchSink, prepared_by, remove_staged
+from weir.connector.staged_batch import StagedBatchSink, finish_staged, prepared_by
+from weir.errors import StorageError
 from weir.graph.plan import OperatorNode
 from weir.runtime.frame import Chunk
 from weir.runtime.operator import TaskFacts
@@ -19,7 +20,7 @@ from weir.runtime.sinks import DriverSinkOperator, _entry
 ROW = Types.ROW_NAMED(["n"], [Types.INT()])
 
 
-def operator(folder: Path) -> DriverSinkOperator:
+def operator(folder: Path, *, from_savepoint: bool = False) -> DriverSinkOperator:
     node = OperatorNode(
         index=0,
         id="ab" * 16,
@@ -36,7 +37,8 @@ def operator(folder: Path) -> DriverSinkOperator:
         max_parallelism_explicit=False,
         keyed=False,
     )
-    made = DriverSinkOperator(node, TaskFacts("0a" * 16, "job", 0, 0, SystemClock(), print))
+    facts = TaskFacts("0a" * 16, "job", 0, 0, SystemClock(), print, from_savepoint=from_savepoint)
+    made = DriverSinkOperator(node, facts)
     made.open()
     return made
 
@@ -88,10 +90,10 @@ def test_a_checkpoint_whose_commit_failed_is_handed_over_before_the_next(
 def test_what_the_driver_has_committed_is_forgotten(sink: DriverSinkOperator) -> None:
     checkpoint(sink, 1)
     sink.notify_complete(1)
-    remove_staged(handed_over(sink))
+    finish_staged(handed_over(sink))
     checkpoint(sink, 2)
     sink.notify_complete(2)
-    remove_staged(handed_over(sink))
+    finish_staged(handed_over(sink))
     checkpoint(sink, 3)
     assert in_state(sink) == [2, 3]
     sink.notify_complete(3)
@@ -107,3 +109,25 @@ def test_what_was_restored_stays_until_the_driver_has_committed_it(tmp_path: Pat
     assert numbers(handed_over(after)) == [1]
     checkpoint(after, 2)
     assert in_state(after) == [1, 2]
+
+
+def test_what_is_gone_is_missed_by_a_checkpoint_and_past_for_a_savepoint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A job that ended well takes its directory along; a job that crashed does not."""
+    before = operator(tmp_path / "before")
+    checkpoint(before, 1)
+    (committables,) = before._pending.values()
+    (tmp_path / "before").rename(tmp_path / "elsewhere")
+    later = operator(tmp_path / "later", from_savepoint=True)
+    later.commit_restored(committables)
+    assert handed_over(later) == []
+    assert "1 rows that checkpoint 1 staged in" in caplog.text
+    assert "they are left out" in caplog.text
+    crashed = operator(tmp_path / "later")
+    crashed.commit_restored(committables)
+    with pytest.raises(StorageError, match="nobody can tell whether 1 rows that checkpoint 1"):
+        crashed.notify_complete(2)
+    (tmp_path / "elsewhere").rename(tmp_path / "before")
+    crashed.notify_complete(2)
+    assert numbers(handed_over(crashed)) == [1, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 from weir.common import Types
 from weir.connector.sink import WriterContext
 from weir.connector.spark_target import DirectoryTarget, SparkTarget
-from weir.connector.staged_batch import StagedBatchSink
+from weir.connector.staged_batch import StagedBatchSink, finish_staged
 from weir.errors import StorageError, UserFunctionError
 from weir.spark.driver_sinks import DriverSinks
 
 ROW = Types.ROW_NAMED(["n"], [Types.INT()])
 JOB, OPERATOR = "0a" * 16, "ab" * 16
+NOTE = f"handed-over-{JOB}.{OPERATOR[:16]}"
 
 
 class Session:
@@ -34,6 +36,10 @@ def writer(folder: Path, subtask: int = 0, attempt: int = 0) -> Any:
 def staged(writer: Any, checkpoint: int, *numbers: int) -> list[bytes]:
     writer.write_batch([(n,) for n in numbers], None)
     return writer.prepare(checkpoint)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text(errors="replace") for path in folder.iterdir()}
 
 
 def sinks(folder: Path, given: Any) -> DriverSinks:
@@ -67,7 +73,7 @@ def test_all_rows_of_a_checkpoint_come_in_one_call_whoever_staged_them(tmp_path:
     one, two = writer(tmp_path), writer(tmp_path, 1)
     made.commit(5, [("op", staged(one, 5, 1, 2)), ("op", staged(two, 5, 3))])
     assert calls == [([1, 2, 3], 5)]
-    assert list(tmp_path.iterdir()) == []
+    assert contents(tmp_path) == {NOTE: "5"}
 
 
 def test_a_restored_checkpoint_is_handed_over_by_one_slot_and_checkpoint_by_checkpoint(
@@ -102,10 +108,53 @@ def test_a_crash_among_the_removals_hands_nothing_over_again(tmp_path: Path) -> 
     pending = [*staged(writer(tmp_path), 5, 1), *staged(writer(tmp_path, 1), 5, 2)]
     calls: list[Any] = []
     made = sinks(tmp_path, lambda rows, checkpoint: calls.append(rows))
-    sorted(tmp_path.iterdir())[0].unlink()
+    finish_staged(pending[:1])
     made.commit(5, [("op", pending)])
     assert calls == []
-    assert list(tmp_path.iterdir()) == []
+    assert contents(tmp_path) == {NOTE: "5"}
+
+
+def test_a_directory_that_is_away_is_not_taken_for_rows_that_were_handed_over(
+    tmp_path: Path,
+) -> None:
+    mount, calls = tmp_path / "mount", list[Any]()
+    pending = staged(writer(mount), 5, 1)
+    made = sinks(mount, lambda rows, checkpoint: calls.append(rows))
+    mount.rename(tmp_path / "away")
+    for empty in (False, True):
+        if empty:
+            mount.mkdir()
+        with pytest.raises(StorageError, match=r"nobody can tell whether 1 rows.*handed-over-"):
+            made.commit(5, [("op", pending)])
+    mount.rmdir()
+    (tmp_path / "away").rename(mount)
+    made.commit(5, [("op", pending)])
+    made.commit(5, [("op", pending)])
+    assert calls == [[1]]
+
+
+def test_hosts_that_do_not_share_the_directory_are_found_out(tmp_path: Path) -> None:
+    """A file that another host has, and this one has not, was not handed over."""
+    calls = list[Any]()
+    pending = [*staged(writer(tmp_path), 5, 1), *staged(writer(tmp_path, 1), 5, 2)]
+    elsewhere = next(tmp_path.glob("staged-*-s1-*"))
+    elsewhere.unlink()
+    with pytest.raises(StorageError, match=r"1 rows that checkpoint 5 staged.*is missing"):
+        sinks(tmp_path, lambda rows, checkpoint: calls.append(rows)).commit(5, [("op", pending)])
+    assert calls == []
+    assert len(list(tmp_path.glob("staged-*-s0-*"))) == 1
+
+
+def test_what_an_earlier_version_staged_is_handed_over_while_it_is_there(tmp_path: Path) -> None:
+    calls = list[Any]()
+    entry = json.loads(staged(writer(tmp_path), 5, 1)[0])
+    del entry["noted"]
+    (tmp_path / NOTE).unlink()
+    made = sinks(tmp_path, lambda rows, checkpoint: calls.append(rows))
+    for _ in range(2):
+        made.commit(5, [("op", [json.dumps(entry).encode()])])
+    assert calls == [[1]]
+    assert contents(tmp_path) == {}
 
 
 def test_a_target_that_knows_its_markers_is_not_written_twice(tmp_path: Path) -> None:

@@ -218,10 +218,11 @@ def test_under_the_lock_the_clock_journals_nothing(tmp_path):
     assert said(tmp_path) == [Records(["a", "b"])]
 
 
+@pytest.mark.parametrize("time", [1.5, "1.5", True, 1 << 63])
 @pytest.mark.parametrize("method", ["collect_with_timestamp", "emit_watermark"])
-def test_a_time_that_is_no_number_of_milliseconds_is_refused(tmp_path, method):
-    arguments = ["a", 1.5] if method.startswith("collect") else ["1.5"]
-    with pytest.raises(UsageError, match=f"{method}: the timestamp is .*1.5.*milliseconds"):
+def test_a_time_that_is_no_number_of_milliseconds_is_refused(tmp_path, method, time):
+    arguments = ["a", time] if method.startswith("collect") else [time]
+    with pytest.raises(UsageError, match=f"{method}: the timestamp is {time!r}.*milliseconds"):
         getattr(journaling(tmp_path), method)(*arguments)
 
 

@@ -2,11 +2,13 @@
 
 Three processes, as in a job: a slot, which applies the same epoch again and again, a count per key;
 this one, which serves queries as a driver does; and a client, whose threads look single keys up by
-`QueryableStateClient.get_kv_state`, at a given rate in all. Rounds with and without look-ups
-alternate, and each pair has a ratio. Then the slot idles, and only look-ups are timed. The aims are
-95 % of the records at 1,000 look-ups a second, and 20 ms for 99 of 100 look-ups.
+`QueryableStateClient.get_kv_state`, at a given rate in all, all on one core. The slot never rests;
+for half a second there are look-ups, then for half a second none, and so on. Two such turns are a
+pair, which has a ratio: a machine that others share changes its speed from second to second. The
+result is the median of the pairs, with its 95 % interval. Then the slot idles, and only look-ups
+are timed. The aims are 95 % of the records at 1,000 look-ups a second, and 20 ms for 99 of 100.
 
-Usage: python benchmarks/queries.py [--rate 1000] [--threads 8] [--seconds 5] [--rounds 5]
+Usage: python -m benchmarks.queries [--rate 1000] [--threads 8] [--pairs 60]
        [--records 50000] [--keys 10000] [--smoke]
 """
 
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import random
 import statistics
 import tempfile
@@ -21,12 +24,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
+from benchmarks.page import interval
 from weir.clock import SystemClock
 from weir.common.typeinfo import Types
 from weir.datastream import KeyedProcessFunction, StreamExecutionEnvironment
@@ -48,6 +53,7 @@ from weir.testing.harness_slots import as_incoming
 TOKEN = b"q" * TOKEN_BYTES
 SECRET = "queries"
 JOB = "0" * 32
+TURN_S = 0.5
 
 
 class Count(KeyedProcessFunction):
@@ -85,7 +91,7 @@ def program(records: int, keys: int) -> Any:
 
 
 def slot_process(pipe: Any, socket: str, records: int, keys: int) -> None:
-    """Serve look-ups; for every number of seconds that comes, apply epochs and tell records/s."""
+    """Serve look-ups; for every moment that comes, apply epochs until then, and tell their ends."""
     job = JobHarness(program(records, keys), 1).start()
     network, sent = job.slots, []
     run = network.run
@@ -102,14 +108,14 @@ def slot_process(pipe: Any, socket: str, records: int, keys: int) -> None:
     server = SlotServer(f"grpc+unix://{socket}", service, TOKEN, lambda reason: None)
     pipe.send("ready")
     number = job.epoch
-    while (seconds := pipe.recv()) is not None:
-        done, begun = 0, time.perf_counter()
-        while time.perf_counter() - begun < seconds:
+    while (until := pipe.recv()) is not None:
+        ends = [time.monotonic()]
+        while ends[-1] < until:
             number += 1
             call = EpochCall(slot.attempt, level, Epoch(number, None, False))
             service.run(call, service.take_in(iter(as_incoming(frames))))
-            done += records
-        pipe.send(done / (time.perf_counter() - begun))
+            ends.append(time.monotonic())
+        pipe.send(ends)
     server.shutdown()
 
 
@@ -150,42 +156,55 @@ def query_server(socket: str, options: Any) -> QueryServer:
 
 
 class Asking:
-    """Threads that look keys up at a rate, and how long each took."""
+    """Threads that look keys up at a rate, in every turn but the odd ones; how long each took.
 
-    def __init__(self, look: Callable[[int], None], options: Any) -> None:
+    Turns of `turn` seconds begin at `begin`. With a turn of 0 there is one, which lasts.
+    """
+
+    def __init__(
+        self, look: Callable[[int], None], options: Any, begin: float, turn: float
+    ) -> None:
         """Start them."""
         self._look = look
         self._pause = options.threads / options.rate
         self._keys = options.keys
+        self._begin, self._turn = begin, turn
         self._over = threading.Event()
         self.taken: list[float] = []
         self.threads = [
             threading.Thread(target=self._ask, args=(seed,), daemon=True)
             for seed in range(options.threads)
         ]
-        self._begun = time.perf_counter()
         for thread in self.threads:
             thread.start()
 
     def _ask(self, seed: int) -> None:
-        chance, due = random.Random(seed), time.perf_counter()
-        due += chance.random() * self._pause
-        while not self._over.wait(max(0.0, due - time.perf_counter())):
-            begun = time.perf_counter()
+        chance = random.Random(seed)
+        due = self._begin + chance.random() * self._pause
+        while not self._over.wait(max(0.0, due - time.monotonic())):
+            number = int((due - self._begin) / self._turn) if self._turn else 0
+            if number % 2:
+                due += self._turn
+                continue
+            begun = time.monotonic()
             self._look(chance.randrange(self._keys))
-            self.taken.append(time.perf_counter() - begun)
+            self.taken.append(time.monotonic() - begun)
             due += self._pause
 
-    def stop(self) -> float:
-        """End; returns look-ups a second."""
+    def stop(self) -> list[float]:
+        """End; returns all times."""
         self._over.set()
         for thread in self.threads:
             thread.join()
-        return len(self.taken) / (time.perf_counter() - self._begun)
+        return self.taken
 
 
 def client_process(pipe: Any, port: int, options: Any) -> None:
-    """For every number of seconds that comes, look keys up so long; tell the rate and all times."""
+    """For every begin, end and length of turns that comes, look keys up; tell all times.
+
+    It stands for programs elsewhere, so it is kept on one core, where it cannot stop the slot.
+    """
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     descriptor = ValueStateDescriptor("count", Types.LONG())
     client = QueryableStateClient("127.0.0.1", port, token=SECRET)
 
@@ -198,10 +217,11 @@ def client_process(pipe: Any, port: int, options: Any) -> None:
     for key in range(min(20, options.keys)):
         look(key)  # what is made with the first ones is not part of it
     pipe.send("ready")
-    while (seconds := pipe.recv()) is not None:
-        asking = Asking(look, options)
-        threading.Event().wait(seconds)
-        pipe.send((asking.stop(), asking.taken))
+    while (told := pipe.recv()) is not None:
+        begin, end, turn = told
+        asking = Asking(look, options, begin, turn)
+        threading.Event().wait(end - time.monotonic())
+        pipe.send(asking.stop())
     client.close()
 
 
@@ -217,8 +237,7 @@ def main() -> None:
     for name, default in (
         ("rate", 1000),
         ("threads", 8),
-        ("seconds", 5),
-        ("rounds", 5),
+        ("pairs", 60),
         ("records", 50_000),
         ("keys", 10_000),
     ):
@@ -226,7 +245,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a fraction of a second")
     options = parser.parse_args()
     if options.smoke:
-        options.rate, options.seconds, options.rounds = 100, 1, 1
+        options.rate, options.pairs = 100, 2
         options.records, options.keys = 2000, 100
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as directory:
@@ -245,7 +264,7 @@ def main() -> None:
         client.start()
         client_pipe.recv()
         try:
-            measure(slot_pipe, client_pipe, options)
+            measure(slot_pipe, client_pipe, client.pid or 0, options)
         finally:
             for pipe, process in ((client_pipe, client), (slot_pipe, slot)):
                 pipe.send(None)
@@ -253,38 +272,63 @@ def main() -> None:
             server.close()
 
 
-def measure(slot: Any, client: Any, options: Any) -> None:
-    """Alternate between rounds with and without look-ups."""
-    alone, asked, rates, busy = [], [], [], []
+def cpu_seconds(process: int) -> float:
+    """Return what a process has used so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
-    def without() -> None:
-        slot.send(options.seconds)
-        alone.append(slot.recv())
 
-    def beside() -> None:
-        slot.send(options.seconds)
-        client.send(options.seconds)
-        asked.append(slot.recv())
-        rate, taken = client.recv()
-        rates.append(rate)
-        busy.extend(taken)
+def rates_of(ends: list[float], begin: float, records: int, turns: int) -> list[list[float]]:
+    """Return records/s of the epochs that lie in each turn, one list for each turn."""
+    found: list[list[float]] = [[] for _ in range(turns)]
+    for low, high in pairwise(ends):
+        turn = int((low - begin) // TURN_S)
+        if 0 <= turn < turns and high <= begin + (turn + 1) * TURN_S:
+            found[turn].append(records / (high - low))
+    return found
 
-    slot.send(min(1, options.seconds))
+
+def ratios_of(rates: list[list[float]]) -> list[float]:
+    """Return for every pair of turns what is left of the records beside look-ups."""
+    means = [statistics.harmonic_mean(one) if one else None for one in rates]
+    pairs = zip(means[::2], means[1::2], strict=True)
+    return [beside / alone for beside, alone in pairs if beside and alone]
+
+
+def measure(slot: Any, client: Any, client_process: int, options: Any) -> None:
+    """Let turns with and without look-ups follow each other."""
+    slot.send(time.monotonic() + 1)
     slot.recv()  # the first epochs are slower
-    for number in range(options.rounds):
-        for one in (without, beside) if number % 2 == 0 else (beside, without):
-            one()
-    ratios = [b / a for a, b in zip(alone, asked, strict=True)]
-    print(f"without look-ups   {statistics.median(alone):12,.0f} records/s")
-    print(f"beside look-ups    {statistics.median(asked):12,.0f} records/s")
-    print(
-        f"ratio              {statistics.median(ratios):12.3f}, median of {options.rounds} pairs "
-        f"of rounds, {min(ratios):.3f} to {max(ratios):.3f}"
+    turns = 2 * options.pairs
+    begin = time.monotonic() + 0.5
+    end = begin + turns * TURN_S
+    processes = (os.getpid(), client_process)
+    before = [cpu_seconds(process) for process in processes]
+    client.send((begin, end, TURN_S))
+    slot.send(end)
+    ends, taken = slot.recv(), client.recv()
+    used = [
+        2 * (cpu_seconds(p) - b) / (end - begin) for p, b in zip(processes, before, strict=True)
+    ]
+    rates = rates_of(ends, begin, options.records, turns)
+    ratios = ratios_of(rates)
+    beside, alone = (
+        statistics.median([rate for one in rates[first::2] for rate in one]) for first in (0, 1)
     )
-    print(f"look-ups           {statistics.median(rates):12,.0f} a second, {times(busy)}")
-    client.send(options.seconds)
-    rate, taken = client.recv()
-    print(f"of an idle slot    {rate:12,.0f} a second, {times(taken)}")
+    print(f"without look-ups   {alone:12,.0f} records/s")
+    print(f"beside look-ups    {beside:12,.0f} records/s")
+    low, high = interval(ratios)
+    print(
+        f"ratio              {statistics.median(ratios):12.3f}, median of {len(ratios)} pairs of "
+        f"turns; its 95 % interval is {low:.3f} to {high:.3f}"
+    )
+    print(f"look-ups           {2 * len(taken) / (end - begin):12,.0f} a second, {times(taken)}")
+    print(f"driver, client     {used[0]:12.3f}, {used[1]:.3f} of a core meanwhile")
+    begin = time.monotonic()
+    end = begin + min(5.0, options.pairs)
+    client.send((begin, end, 0.0))
+    taken = client.recv()
+    print(f"of an idle slot    {len(taken) / (end - begin):12,.0f} a second, {times(taken)}")
 
 
 if __name__ == "__main__":

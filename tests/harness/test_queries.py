@@ -462,3 +462,9 @@ def test_nothing_is_unpickled_for_a_caller():
                 queries.get("object", [1], terms)
     finally:
         armed.clear()
+
+
+@pytest.mark.parametrize("limit", [-1, 2**63, 2**64])
+def test_a_limit_that_no_number_of_rows_has_is_refused(limit):
+    with pytest.raises(QueryError, match=f"limit of a query is {limit}, expected 0 to"):
+        Terms("live", limit=limit)

@@ -14,6 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.examples import examples
 from tests.harness.querying import KEYS, KINDS, descriptors, expected, job_of, queries_of
 
+from weir.codec.portable import portable
+from weir.common.typeinfo import Types
 from weir.errors import WeirError
 from weir.jobmanager.queries import (
     KeyRange,
@@ -21,7 +23,9 @@ from weir.jobmanager.queries import (
     Terms,
     UnknownKeyOrNamespaceError,
 )
-from weir.queryable.immutable import state_of
+from weir.queryable.client import _read_by
+from weir.queryable.immutable import state_of, state_with, stored_by_key
+from weir.queryable.protocol import QueryRequest
 from weir.testing.campaign_backends import settings_of
 
 RECORDS = 400
@@ -135,6 +139,23 @@ class QueriesModel(RuleBasedStateMachine):
             except UnknownKeyOrNamespaceError:
                 found = None
             assert found == expected(range(1, records + 1), key)[name]
+        if terms.level == "live":
+            self.check_entries(name, keys, records)
+
+    def check_entries(self, name: str, keys: list[int], records: int) -> None:
+        """Ask as clients do that read by the types of the state."""
+        descriptor, of = descriptors()[name], portable(Types.LONG())
+        read_by = _read_by(descriptor)
+        assert read_by is not None
+        entries = self.queries.entries(f"q-{name}", keys, read_by)
+        assert entries is not None
+        request = QueryRequest("", "", key_type=of.type_info.to_json(), read_by=read_by)
+        values = stored_by_key(entries, request).values
+        for key in keys:
+            one = values.get(of.codec.encode(key))
+            found = None if one is None else state_with(descriptor, one, entries.facts)
+            shown = None if found is None else stored(name, found)
+            assert shown == expected(range(1, records + 1), key)[name]
 
     def teardown(self) -> None:
         if hasattr(self, "job") and not self.down:

@@ -15,6 +15,7 @@ from weir.errors import WeirError
 
 Level = Literal["live", "committed"]
 LEVELS: tuple[Level, ...] = ("live", "committed")
+_ROWS_MAX = 2**63 - 1
 
 
 class QueryError(WeirError):
@@ -95,6 +96,16 @@ class Terms:
     max_age_ms: int | None = None
     limit: int | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a limit that no number of rows has.
+
+        Raises:
+            QueryError: it is negative, or beyond 64 bits.
+        """
+        if self.limit is not None and not 0 <= self.limit <= _ROWS_MAX:
+            msg = f"the limit of a query is {self.limit}, expected 0 to {_ROWS_MAX} rows"
+            raise QueryError(msg)
+
 
 @dataclass(frozen=True)
 class KeyRange:
@@ -112,6 +123,18 @@ class Answer:
     facts: Facts
     table: Any
     opaque: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries of some keys as slots encode them, for who reads them by the types of the state.
+
+    `expires` tells that each value has a time stamp beside it.
+    """
+
+    facts: Facts
+    parts: list[bytes]
+    expires: bool
 
 
 @dataclass(frozen=True)

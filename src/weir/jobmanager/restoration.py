@@ -212,6 +212,7 @@ class Restoration:
             in_flight=self._in_flight(),
             allow_non_restored=settings.allow_non_restored,
             newer_output=self._newer_output,
+            from_savepoint=point is not None and point.metadata.kind == "savepoint",
             memory=settings.memory,
             copies=self.stand_ins.place,
             damaged=[] if point is None else list(point.damaged),

@@ -20,6 +20,7 @@ from weir.keygroup import key_group
 from weir.offline.keyed import Layout, StoredKind
 from weir.offline.tables import KEY, MAP_KEY, NAMESPACE, VALUE
 from weir.offline.text import kind_text, types_text
+from weir.queryable.protocol import ReadBy
 from weir.slot.lookup import SlotState, SlotStates
 
 
@@ -64,6 +65,20 @@ class KnownState:
             for name, part in parts.items()
             if part is not None and not codec_for(part.type_info).safe
         )
+
+    @cached_property
+    def key_type(self) -> Any:
+        """The type of keys, as callers tell theirs."""
+        return self.layout.key.type_info.to_json()
+
+    @cached_property
+    def read_by(self) -> ReadBy | None:
+        """By what entries are read; None where they are pickles, or in namespaces."""
+        layout = self.layout
+        if self.opaque or self.spaced or self.described.windowed:
+            return None
+        map_key = None if layout.map_key is None else layout.map_key.type_info.to_json()
+        return ReadBy(self.described.kind, layout.value.type_info.to_json(), map_key)
 
     def group_of(self, key: Any) -> int:
         """Return the key group of a key.

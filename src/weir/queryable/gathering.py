@@ -9,7 +9,7 @@ error.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,6 +20,7 @@ from weir.clock import Clock, SystemClock
 from weir.codec.portable import Portable
 from weir.jobmanager.queries import (
     Answer,
+    Facts,
     QueryError,
     QueryRefusedError,
     StateUnavailableError,
@@ -29,9 +30,47 @@ from weir.queryable.protocol import QueryRequest, encode_request
 
 KEYS_MAX: Final = 256
 _CALLS: Final = 4
-_APART_MS: Final = 5
+_APART_MS: Final = 10
 # A call that takes longer holds up nobody else.
 _SLOW_MS: Final = 50
+NOTHING: Final = object()
+"""Stands for the value of a key under which nothing is stored."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What is stored under one key, and how true that is."""
+
+    facts: Facts
+    value: Any
+
+
+@dataclass(frozen=True)
+class StoredByKey:
+    """What is stored under some keys, by their bytes."""
+
+    facts: Facts
+    values: dict[bytes, Any]
+
+
+@dataclass(frozen=True)
+class Question:
+    """All of a look-up but its key; those with the same `name` may go together.
+
+    `of` is how keys are encoded.
+    """
+
+    request: QueryRequest
+    of: Portable
+    name: bytes
+
+    @classmethod
+    def about(cls, request: QueryRequest, of: Portable) -> Question:
+        """Take the keys of a request away."""
+        # Whether a limit leaves anything of a key depends on the other keys of a call.
+        kept = [] if request.limit is None else request.keys
+        terms = msgspec.structs.replace(request, keys=kept)
+        return cls(terms, of, encode_request(terms))
 
 
 @dataclass
@@ -39,10 +78,10 @@ class _Wanted:
     """A key that somebody waits for, and what becomes of its answer."""
 
     key: bytes
-    made: Callable[[Answer], Any]
+    made: Callable[[Answer | Stored], Any]
     future: Future[Any] = field(default_factory=Future)
 
-    def take(self, answer: Answer) -> None:
+    def take(self, answer: Answer | Stored) -> None:
         """Give the answer to whoever waits."""
         try:
             self.future.set_result(self.made(answer))
@@ -59,8 +98,7 @@ class _Line:
     last one was under way.
     """
 
-    request: QueryRequest
-    of: Portable
+    question: Question
     waiting: list[_Wanted] = field(default_factory=list)
     calls: int = 0
     began_ms: int = 0
@@ -72,7 +110,7 @@ class Gathering:
 
     def __init__(
         self,
-        ask: Callable[[QueryRequest], Answer],
+        ask: Callable[[QueryRequest], Answer | StoredByKey],
         pool: ThreadPoolExecutor,
         clock: Clock | None = None,
     ) -> None:
@@ -85,18 +123,15 @@ class Gathering:
         self._lines: dict[bytes, _Line] = {}
 
     def submit(
-        self, request: QueryRequest, of: Portable, made: Callable[[Answer], Any]
+        self, question: Question, key: bytes, made: Callable[[Answer | Stored], Any]
     ) -> Future[Any]:
-        """Ask for the only key of a request; `made` of its answer is what the future is of."""
-        key = (request.keys or [b""])[0]
+        """Ask about a key; `made` of its answer is what the future is of."""
         wanted = _Wanted(key, made)
-        # Whether a limit leaves anything of a key depends on the other keys of a call.
-        terms = msgspec.structs.replace(request, keys=[] if request.limit is None else [key])
-        name = encode_request(terms)
+        name = question.name
         with self._lock:
             line = self._lines.get(name)
             if line is None:
-                line = self._lines[name] = _Line(terms, of)
+                line = self._lines[name] = _Line(question)
             line.waiting.append(wanted)
             now = self._clock.monotonic_ms()
             if line.calls and (line.calls >= _CALLS or now - line.began_ms < _SLOW_MS):
@@ -157,11 +192,17 @@ class Gathering:
                 return
             self._one_by_one(line, taken)
             return
-        if len(keys) == 1:
+        if isinstance(answer, StoredByKey):
+            self._deal_out(line, taken, _each(answer, keys))
+        elif len(keys) == 1:
             for wanted in taken:
                 wanted.take(answer)
-            return
-        parts = _by_key(answer, line.of)
+        else:
+            self._deal_out(line, taken, _by_key(answer, line.question.of))
+
+    def _deal_out(
+        self, line: _Line, taken: list[_Wanted], parts: Mapping[bytes, Answer | Stored]
+    ) -> None:
         found = [(wanted, parts.get(wanted.key)) for wanted in taken]
         for wanted, part in found:
             if part is not None:
@@ -169,9 +210,9 @@ class Gathering:
         # There is nothing under them, or their bytes have a second form.
         self._one_by_one(line, [wanted for wanted, part in found if part is None])
 
-    def _answer(self, line: _Line, keys: list[bytes]) -> Answer:
+    def _answer(self, line: _Line, keys: list[bytes]) -> Answer | StoredByKey:
         try:
-            return self._ask(msgspec.structs.replace(line.request, keys=keys))
+            return self._ask(msgspec.structs.replace(line.question.request, keys=keys))
         finally:
             # Before anybody has an answer: who then asks again does not overlap.
             line.overlaps = bool(line.waiting)
@@ -179,6 +220,15 @@ class Gathering:
     def _one_by_one(self, line: _Line, taken: list[_Wanted]) -> None:
         for wanted in taken:
             self._call(line, [wanted])
+
+
+def _each(answer: StoredByKey, keys: list[bytes]) -> dict[bytes, Stored]:
+    """Return what each key has; the answer to a single key is its own, whatever its bytes are."""
+    found = {key: Stored(answer.facts, value) for key, value in answer.values.items()}
+    if len(keys) == 1:
+        nothing = Stored(answer.facts, NOTHING)
+        return {keys[0]: next(iter(found.values()), nothing)}
+    return found
 
 
 def _by_key(answer: Answer, of: Portable) -> dict[bytes, Answer]:

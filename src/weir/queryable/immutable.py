@@ -6,10 +6,14 @@ They have the methods of the handles that functions use. Every change is refused
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final, NoReturn
+
+import msgspec
 
 from weir.backend.kinds import Shape, StateKind
 from weir.codec.portable import Portable, portable
+from weir.codec.stamped import STAMPED
 from weir.common.state import (
     AggregatingState,
     ListState,
@@ -19,10 +23,22 @@ from weir.common.state import (
     ValueState,
 )
 from weir.common.typeinfo import Types
-from weir.errors import UsageError
-from weir.jobmanager.queries import Answer, Facts, QueryError, UnknownKeyOrNamespaceError
+from weir.errors import CorruptStateError, UsageError
+from weir.jobmanager.queries import (
+    Answer,
+    Entries,
+    Facts,
+    QueryError,
+    UnknownKeyOrNamespaceError,
+)
+from weir.offline.keyed import Layout, StoredKind
 from weir.offline.tables import MAP_KEY, POSITION, VALUE, WINDOW
+from weir.queryable.gathering import StoredByKey
+from weir.queryable.protocol import QueryRequest, ReadBy
 
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[Any, ReadBy, bool]).decode
+_UNDECLARED: Final = Types.PICKLED_BYTE_ARRAY().to_json()
 _REFUSAL: Final = "State is read-only. No modifications allowed."
 
 
@@ -188,9 +204,14 @@ def state_of(descriptor: Any, answer: Answer, *, unpickle: bool = False) -> Stat
         stored = dict(zip(map_keys, values, strict=True))
     elif shape is Shape.ONE:
         stored = values[0]
-    if kind is StateKind.AGGREGATING:
+    return state_with(descriptor, stored, answer.facts)
+
+
+def state_with(descriptor: Any, stored: Any, facts: Facts) -> State:
+    """Return what is stored under one key, a value, list or dict, as the descriptor's kind."""
+    if descriptor.kind is StateKind.AGGREGATING:
         stored = descriptor.function.get_result(stored)
-    made: State = _KINDS[kind](stored, answer.facts)
+    made: State = _KINDS[descriptor.kind](stored, facts)
     return made
 
 
@@ -206,3 +227,33 @@ def _values(type_info: Any, table: Any, name: str, *, unpickle: bool) -> list[An
     except UsageError as error:
         raise QueryError(str(error)) from error
     return found
+
+
+def stored_by_key(answer: Entries, request: QueryRequest) -> StoredByKey:
+    """Return what entries hold, by the bytes of their keys.
+
+    Raises:
+        QueryError: they are not in the format of the types that were asked by.
+    """
+    values: dict[bytes, Any] = {}
+    try:
+        layout = _layout(_encode((request.key_type, request.read_by, answer.expires)))
+        encode = layout.key.codec.encode
+        for part in answer.parts:
+            columns = layout.format.columns(part, "an answer")
+            if answer.expires:
+                columns.values = [value for value, _ in columns.values]
+            values.update(zip(map(encode, columns.keys), columns.grouped(), strict=True))
+    except (CorruptStateError, UsageError, msgspec.MsgspecError) as error:
+        msg = f"what answers is no server of queries: {error}"
+        raise QueryError(msg) from error
+    return StoredByKey(answer.facts, values)
+
+
+@lru_cache(maxsize=256)
+def _layout(asked: bytes) -> Layout:
+    """Return how entries are read by types; these are given as bytes, which can be remembered."""
+    key, read_by, expires = _decode(asked)
+    value = {"type": STAMPED, "value": read_by.value} if expires else read_by.value
+    types = {"key": key, "namespace": _UNDECLARED, "value": value, "map_key": read_by.map_key}
+    return Layout.of(StoredKind(read_by.kind, types), unpickle=False, in_windows=False)

@@ -7,7 +7,7 @@ others that wait: so a slot is interrupted as seldom as possible, however many a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from weir.jobmanager.queries import (
     UnknownKeyGroupLocationError,
 )
 from weir.keygroup import subtask_of
-from weir.offline.keyed import group_batch
+from weir.offline.keyed import group_batch, keys_batch
 from weir.queryable.catalog import KnownState
 from weir.queryable.settings import QueryLimits
 from weir.slot.lookup import FoundEntries, LookupAnswer, LookupCall, StateLookup
@@ -29,6 +29,7 @@ from weir.slot.lookup import FoundEntries, LookupAnswer, LookupCall, StateLookup
 TRIES: Final = 3
 PAUSE_S: Final = 0.05
 _MOVED: Final = "is not in this slot"
+_ORIGIN: Final = "a slot's answer"
 _INSTEAD: Final = (
     "ask again in a moment, or ask for committed state, which is there meanwhile (level: committed)"
 )
@@ -114,18 +115,26 @@ class LiveReader:
         self._queues: dict[int, SlotQueue] = {}
 
     def keys(
-        self, state: KnownState, wanted: Mapping[int, list[bytes]]
+        self, state: KnownState, wanted: Iterable[tuple[int, bytes]]
     ) -> tuple[list[Any], int | None]:
-        """Return the rows of encoded keys, given by key group, and the newest epoch in them.
+        """Return the rows of encoded keys, each given with its key group, and the newest epoch.
 
         Raises:
             QueryError: slots cannot be asked, or refuse.
         """
-        lookups = [
-            StateLookup(state.operator.id, state.described.name, group, keys)
-            for group, keys in sorted(wanted.items())
-        ]
-        return self._found(state, lookups)
+        parts, epoch = self.entries(state, wanted)
+        return self._rows(state, lambda: [_of_keys(state, part) for part in parts]), epoch
+
+    def entries(
+        self, state: KnownState, wanted: Iterable[tuple[int, bytes]]
+    ) -> tuple[list[bytes], int | None]:
+        """Return the same as slots encode them, in parts of the format of a key group.
+
+        Raises:
+            QueryError: slots cannot be asked, or refuse.
+        """
+        pairs = sorted(wanted)
+        return self._found(state, [group for group, _ in pairs], [key for _, key in pairs])
 
     def groups(self, state: KnownState) -> Iterator[tuple[list[Any], int | None]]:
         """Yield the rows of each key group, which are of one moment, and the epoch of them.
@@ -135,62 +144,66 @@ class LiveReader:
         """
         attempt = self._network.registry.attempt
         for group in range(state.operator.max_parallelism):
-            lookup = StateLookup(state.operator.id, state.described.name, group)
-            yield self._found(state, [lookup])
+            parts, epoch = self._found(state, [group], None)
+            yield self._rows(state, partial(_of_group, state, group, parts)), epoch
             if self._network.registry.attempt != attempt:
                 msg = f"the job began a new attempt during the scan: {_INSTEAD}"
                 raise StateUnavailableError(msg)
 
-    def _found(self, state: KnownState, lookups: list[StateLookup]) -> tuple[list[Any], int | None]:
+    def _found(
+        self, state: KnownState, groups: list[int], keys: list[bytes] | None
+    ) -> tuple[list[bytes], int | None]:
         """Ask again where key groups have moved, or nobody is there for a moment."""
         left = TRIES
         while True:
             left -= 1
             try:
-                return self._once(state, lookups)
+                return self._once(state, groups, keys)
             except StateUnavailableError:
                 if not left:
                     raise
             self._pause(PAUSE_S)
 
-    def _once(self, state: KnownState, lookups: list[StateLookup]) -> tuple[list[Any], int | None]:
-        batches: list[Any] = []
+    def _once(
+        self, state: KnownState, groups: list[int], keys: list[bytes] | None
+    ) -> tuple[list[bytes], int | None]:
+        parts: list[bytes] = []
         epochs: list[int] = []
-        for subtask, own in self._by_subtask(state, lookups).items():
+        for subtask, lookup in self._dealt(state, groups, keys).items():
             try:
-                answer = self._queue(subtask).ask(own)
+                answer = self._queue(subtask).ask([lookup])
             except StateUnavailableError:
                 raise
             except WeirError as error:
                 msg = f"live state {state.name!r} cannot be read now ({error}): {_INSTEAD}"
                 raise StateUnavailableError(msg) from error
             epochs.append(answer.epoch)
-            for lookup, found in zip(own, answer.found, strict=True):
-                batches += self._decoded(state, lookup, found)
-        return batches, max(epochs, default=None)
+            for found in answer.found:
+                _refuse(found)
+                parts += found.parts
+        return parts, max(epochs, default=None)
 
-    def _by_subtask(
-        self, state: KnownState, lookups: list[StateLookup]
-    ) -> dict[int, list[StateLookup]]:
+    def _dealt(
+        self, state: KnownState, groups: list[int], keys: list[bytes] | None
+    ) -> dict[int, StateLookup]:
         """Deal look-ups out; the parallelism is that of now."""
         operator = next(op for op in self._plan().operators if op.id == state.operator.id)
-        dealt: dict[int, list[StateLookup]] = {}
-        for lookup in lookups:
-            owner = subtask_of(lookup.group, operator.parallelism, operator.max_parallelism)
-            dealt.setdefault(owner, []).append(lookup)
+        owners = [subtask_of(g, operator.parallelism, operator.max_parallelism) for g in groups]
+        dealt: dict[int, StateLookup] = {}
+        for owner in dict.fromkeys(owners):
+            own = [place for place, found in enumerate(owners) if found == owner]
+            dealt[owner] = StateLookup(
+                state.operator.id,
+                state.described.name,
+                [groups[place] for place in own],
+                None if keys is None else [keys[place] for place in own],
+            )
         return dealt
 
-    def _decoded(self, state: KnownState, lookup: StateLookup, found: FoundEntries) -> list[Any]:
-        if found.refused:
-            if _MOVED in found.refused:
-                msg = f"UnknownKvStateKeyGroupLocation: {found.refused}: {_INSTEAD}"
-                raise UnknownKeyGroupLocationError(msg)
-            raise QueryLimitError(found.refused)
+    @staticmethod
+    def _rows(state: KnownState, decode: Callable[[], list[Any]]) -> list[Any]:
         try:
-            return [
-                group_batch(state.layout, lookup.group, part, "a slot's answer")
-                for part in found.parts
-            ]
+            return decode()
         except UsageError as error:
             # Pickles that are more than plain data: nobody loads them for a caller.
             msg = f"state {state.name!r} cannot be shown: {error}"
@@ -211,3 +224,19 @@ class LiveReader:
             bytes_max=self._limits.bytes_max,
         )
         return self._network.lookup(subtask, call)
+
+
+def _refuse(found: FoundEntries) -> None:
+    if found.refused:
+        if _MOVED in found.refused:
+            msg = f"UnknownKvStateKeyGroupLocation: {found.refused}: {_INSTEAD}"
+            raise UnknownKeyGroupLocationError(msg)
+        raise QueryLimitError(found.refused)
+
+
+def _of_keys(state: KnownState, part: bytes) -> Any:
+    return keys_batch(state.layout, state.group_of, part, _ORIGIN)
+
+
+def _of_group(state: KnownState, group: int, parts: list[bytes]) -> list[Any]:
+    return [group_batch(state.layout, group, part, _ORIGIN) for part in parts]

@@ -14,7 +14,16 @@ import msgspec
 import pyarrow as pa
 
 from weir.jobmanager import queries
-from weir.jobmanager.queries import Answer, Facts, KeyRange, Level, QueryError, StateView, Terms
+from weir.jobmanager.queries import (
+    Answer,
+    Entries,
+    Facts,
+    KeyRange,
+    Level,
+    QueryError,
+    StateView,
+    Terms,
+)
 
 TICKET: Final = b"weir-state:"
 AUTHORIZATION: Final = "authorization"
@@ -25,10 +34,20 @@ _ERRORS: Final = {
 }
 
 
+class ReadBy(msgspec.Struct, frozen=True):
+    """The kind and the types by which a caller reads a state."""
+
+    kind: str
+    value: Any
+    map_key: Any = None
+
+
 class QueryRequest(msgspec.Struct, frozen=True):
     """Some keys of a state, or a range of them, or all.
 
-    `keys` are encoded by `key_type`, which has to be the type of the state's keys.
+    `keys` are encoded by `key_type`, which has to be the type of the state's keys. Who says by what
+    types the answer is read (`read_by`) gets entries as slots encode them, where those are the
+    state's.
     """
 
     job: str
@@ -42,6 +61,7 @@ class QueryRequest(msgspec.Struct, frozen=True):
     level: Level = "live"
     max_age_ms: int | None = None
     limit: int | None = None
+    read_by: ReadBy | None = None
 
     @property
     def terms(self) -> Terms:
@@ -55,11 +75,16 @@ class QueryRequest(msgspec.Struct, frozen=True):
 
 
 class QueryAnswer(msgspec.Struct, frozen=True):
-    """The facts of an answer, its rows as Arrow's IPC stream, and the columns with pickles."""
+    """The facts of an answer, its rows as Arrow's IPC stream, and the columns with pickles.
+
+    Or, with `entries`, no rows but what `Entries` has.
+    """
 
     facts: Facts
     rows: bytes
     opaque: list[str]
+    entries: list[bytes] | None = None
+    expires: bool = False
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -86,15 +111,17 @@ def decode_request(data: bytes) -> QueryRequest:
         raise QueryError(msg) from error
 
 
-def encode_answer(answer: Answer) -> bytes:
+def encode_answer(answer: Answer | Entries) -> bytes:
     """Return an answer as bytes."""
+    if isinstance(answer, Entries):
+        return _encode(QueryAnswer(answer.facts, b"", [], answer.parts, expires=answer.expires))
     out = io.BytesIO()
     with pa.ipc.new_stream(out, answer.table.schema) as writer:
         writer.write_table(answer.table)
     return _encode(QueryAnswer(answer.facts, out.getvalue(), sorted(answer.opaque)))
 
 
-def decode_answer(data: bytes) -> Answer:
+def decode_answer(data: bytes) -> Answer | Entries:
     """Return an answer.
 
     Raises:
@@ -102,6 +129,8 @@ def decode_answer(data: bytes) -> Answer:
     """
     try:
         found = _decode_answer(data)
+        if found.entries is not None:
+            return Entries(found.facts, found.entries, found.expires)
         with pa.ipc.open_stream(found.rows) as reader:
             return Answer(found.facts, reader.read_all(), frozenset(found.opaque))
     except (msgspec.MsgspecError, pa.ArrowException) as error:

@@ -21,6 +21,7 @@ from weir.codec.plain import loads_plain
 from weir.errors import CorruptStateError, UsageError
 from weir.jobmanager.queries import (
     Answer,
+    Entries,
     Facts,
     KeyRange,
     QueryError,
@@ -37,6 +38,7 @@ from weir.offline.tables import KEY, NAMESPACE, WINDOW
 from weir.queryable.catalog import Catalog, KnownState
 from weir.queryable.committed import CommittedReader
 from weir.queryable.live import LiveReader
+from weir.queryable.protocol import ReadBy
 from weir.queryable.settings import QueryLimits
 
 _STATES_PATIENCE_MS: Final = 2_000
@@ -78,21 +80,21 @@ class StateQueries:
         except UsageError as error:
             raise QueryError(str(error)) from error
 
-    def encoded_key(self, state: str, data: bytes, key_type: Any) -> Any:
-        """Return the key that a client has encoded by the type that it takes keys for.
+    def encoded_keys(self, state: str, keys: Sequence[bytes], key_type: Any) -> list[Any]:
+        """Return the keys that a client has encoded by the type that it takes keys for.
 
         Raises:
-            QueryError: keys are of another type, or these bytes are none.
+            QueryError: keys are of another type, or bytes are none.
         """
-        key = self.catalog.find(state).layout.key
-        expected = key.type_info.to_json()
-        if key_type != expected:
-            msg = f"keys of state {state!r} are {expected!r}, and the query has {key_type!r}"
+        known = self.catalog.find(state)
+        if key_type != known.key_type:
+            msg = f"keys of state {state!r} are {known.key_type!r}, and the query has {key_type!r}"
             raise QueryError(msg)
+        of, data = known.layout.key, b""
         try:
-            return key.codec.decode(data)
+            return [of.codec.decode(data := key) for key in keys]
         except (UsageError, CorruptStateError, ValueError, TypeError) as error:
-            msg = f"{len(data)} bytes are no key of {key.type_info!r}: {error}"
+            msg = f"{len(data)} bytes are no key of {of.type_info!r}: {error}"
             raise QueryError(msg) from error
 
     def get(self, state: str, keys: Sequence[Any], terms: Terms, namespace: Any = None) -> Answer:
@@ -102,9 +104,7 @@ class StateQueries:
             known = self.catalog.find(state)
             wanted = self._by_group(known, keys)
             if terms.level == "live":
-                encode = known.layout.key.codec.encode
-                encoded = {g: [encode(key) for key in own] for g, own in wanted.items()}
-                batches, epoch = self._live.keys(known, encoded)
+                batches, epoch = self._live.keys(known, _encoded(known, wanted))
                 facts = self._live_facts(epoch)
             else:
                 batches, metadata = self._committed.keys(known, wanted)
@@ -116,6 +116,24 @@ class StateQueries:
             table = table if terms.limit is None else table.slice(0, terms.limit)
             self.limits.refuse_larger(table.nbytes, f"the answer from state {state!r}")
             return Answer(facts, table, known.opaque)
+
+    def entries(self, state: str, keys: Sequence[Any], read_by: ReadBy) -> Entries | None:
+        """Return the live entries of some keys, for who reads the state by the types it has.
+
+        None stands for types that differ, or of which columns alone tell what they are.
+
+        Raises:
+            QueryError: there is no answer.
+        """
+        self._refuse_ended()
+        known = self.catalog.find(state)
+        if read_by != known.read_by:
+            return None
+        with self.limits.admitted():
+            wanted = self._by_group(known, keys)
+            parts, epoch = self._live.entries(known, _encoded(known, wanted))
+            self.limits.refuse_larger(sum(map(len, parts)), f"the answer from state {state!r}")
+            return Entries(self._live_facts(epoch), parts, known.layout.expires)
 
     def scan(self, state: str, wanted: KeyRange, terms: Terms) -> Answer:
         """Return the rows of keys in a range, in the order of keys, up to the limit."""
@@ -220,6 +238,11 @@ class StateQueries:
                 "often (execution.checkpointing.interval)"
             )
             raise StateTooOldError(msg)
+
+
+def _encoded(known: KnownState, wanted: dict[int, list[Any]]) -> list[tuple[int, bytes]]:
+    encode = known.layout.key.codec.encode
+    return [(group, encode(key)) for group, own in wanted.items() for key in own]
 
 
 def _in_namespace(table: Any, namespace: Any) -> Any:

@@ -70,6 +70,7 @@ def build_slot(
         backend=assignment.backend,
         shared_files=files.shared,
         newer_output=assignment.newer_output,
+        from_savepoint=assignment.from_savepoint,
         memory=assignment.memory,
         queryable=QueryableNames(assignment.queryable),
     )

@@ -66,20 +66,9 @@ class Door:
         try:
             # Who asks waits for the answer: there is never more than one question.
             if asked.poll(0):
-                caller.send_bytes(self._reply(caller.recv_bytes(MESSAGE_MAX)))
+                caller.send_bytes(replied(self._answer, caller.recv_bytes(MESSAGE_MAX)))
         except (EOFError, OSError):
             self._present = None  # has left
-
-    def _reply(self, data: bytes) -> bytes:
-        try:
-            answer = self._answer(data)
-        except WeirError as error:
-            return _refusal(str(error))
-        except Exception as error:
-            # Whatever a look-up comes across, a value's own code for one, is no failure of records.
-            log.exception("a look-up failed")
-            return _refusal(f"the look-up failed: {type(error).__name__}: {error}")
-        return _TOO_LARGE if len(answer) >= MESSAGE_MAX else _ANSWERED + answer
 
     def _serve(self) -> None:
         """Let one caller in after the other, and answer while no epoch runs."""
@@ -111,6 +100,19 @@ class Door:
         self._closed = True
         with contextlib.suppress(OSError):
             self._listener.close()
+
+
+def replied(answer: Callable[[bytes], bytes], data: bytes) -> bytes:
+    """Return the message that answers a question, or says why it is not answered."""
+    try:
+        found = answer(data)
+    except WeirError as error:
+        return _refusal(str(error))
+    except Exception as error:
+        # Whatever a look-up comes across, a value's own code for one, is no failure of records.
+        log.exception("a look-up failed")
+        return _refusal(f"the look-up failed: {type(error).__name__}: {error}")
+    return _TOO_LARGE if len(found) >= MESSAGE_MAX else _ANSWERED + found
 
 
 class DoorCaller:

@@ -8,7 +8,7 @@ nothing, and shows nothing that is expired.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, groupby, islice
 from typing import Any, Final
 
 import msgspec
@@ -28,11 +28,14 @@ _PART_ENTRIES: Final = 1 << 14
 
 
 class StateLookup(msgspec.Struct, frozen=True):
-    """Some keys of a key group, encoded by the type of keys, or all of them."""
+    """Some keys, encoded by the type of keys, each with its key group; or all of some groups.
+
+    Keys of the same group stand together.
+    """
 
     operator: str
     state: str
-    group: int
+    groups: list[int]
     keys: list[bytes] | None = None
 
 
@@ -177,19 +180,26 @@ class Looking:
 
     def _look(self, lookup: StateLookup, bytes_max: int) -> list[bytes]:
         backend = self._backends.get(lookup.operator)
-        if backend is None or lookup.group not in backend.key_groups:
-            msg = f"key group {lookup.group} of operator {lookup.operator!r} is not in this slot"
-            raise UsageError(msg)
-        known = self._state(backend, lookup)
-        if known is None:
+        for group in dict.fromkeys(lookup.groups):
+            if backend is None or group not in backend.key_groups:
+                msg = f"key group {group} of operator {lookup.operator!r} is not in this slot"
+                raise UsageError(msg)
+        known = None if backend is None else self._state(backend, lookup)
+        if backend is None or known is None:
             return []  # no record has led to this state here yet
         state, decode, spaced = known
+        found: list[Iterable[tuple[Any, Any]]] = []
         if lookup.keys is None:
-            entries = backend.peek_group(state.name, lookup.group)
+            found += [backend.peek_group(state.name, group) for group in lookup.groups]
         else:
             keys = one_nan_many([decode(key) for key in lookup.keys])
-            entries = backend.peek(state.name, lookup.group, keys, spaced=spaced)
-        return list(_encoded(state, entries, bytes_max))
+            begin = 0
+            for group, own in groupby(lookup.groups):
+                end = begin + len(list(own))
+                found.append(backend.peek(state.name, group, keys[begin:end], spaced=spaced))
+                begin = end
+        # Encoded together: entries of many groups cost little more than those of one.
+        return list(_encoded(state, chain.from_iterable(found), bytes_max))
 
     def _state(
         self, backend: Peekable, lookup: StateLookup

@@ -182,9 +182,10 @@ class Assignment(msgspec.Struct, frozen=True):
     Files of the restored checkpoint are relative to `restore_directory`. With `reusable`, new
     checkpoints may refer to its shared files. With `in_memory` all state travels in messages.
     `in_flight` are all rows that the barrier overtook, for all subtasks. `newer_output` is what
-    becomes of output that checkpoints newer than the restored one committed. Files in `damaged`
-    are not to be read: only copies in `copies` can stand in for them. `partitions` are how far
-    the partitions of the sources were. With `queryable` others may ask for state.
+    becomes of output that checkpoints newer than the restored one committed; with `from_savepoint`
+    that one is a savepoint. Files in `damaged` are not to be read: only copies in `copies` can
+    stand in for them. `partitions` are how far the partitions of the sources were. With `queryable`
+    others may ask for state.
     """
 
     job_id: str
@@ -208,6 +209,7 @@ class Assignment(msgspec.Struct, frozen=True):
     in_flight: list[InFlightSource] = []
     allow_non_restored: bool = False
     newer_output: NewerOutput = NewerOutput.NONE
+    from_savepoint: bool = False
     memory: MemoryLimits = MemoryLimits()
     copies: CopyPlace | None = None
     damaged: list[str] = []

@@ -48,9 +48,11 @@ def server(job: JobHarness) -> Iterator[QueryServer]:
     made.close()
 
 
-@pytest.fixture(scope="module")
-def client(server: QueryServer) -> Iterator[QueryableStateClient]:
+@pytest.fixture(scope="module", params=["short way", "Flight"])
+def client(server: QueryServer, request: Any) -> Iterator[QueryableStateClient]:
     with QueryableStateClient("127.0.0.1", server.port, token=TOKEN) as made:
+        if request.param == "Flight":
+            made._short_way = None
         yield made
 
 
@@ -117,6 +119,22 @@ def test_ranges_and_streams_of_all_keys(client: QueryableStateClient, job: JobHa
     with pytest.raises(UnknownStateError):
         client.stream(job.job_id, "nothing").read_all()
     assert "q-total" in {view.name for view in client.states(job.job_id)}
+
+
+@pytest.mark.parametrize("name", list(descriptors()))
+def test_look_ups_that_go_together_get_their_own_answers(
+    client: QueryableStateClient, job: JobHarness, name: str
+) -> None:
+    made = descriptors()[name]
+    keys = [*range(KEYS), 99, *range(KEYS)]
+    asked = [client.get_kv_state(job.job_id, f"q-{name}", key, LONG, made) for key in keys]
+    for key, future in zip(keys, asked, strict=True):
+        if key == 99:
+            with pytest.raises(UnknownKeyOrNamespaceError):
+                future.result(30)
+        else:
+            found = value_of(name, future.result(30))
+            assert found == expected(range(1, 56), key)[name]
 
 
 @pytest.mark.slow

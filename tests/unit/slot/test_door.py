@@ -144,7 +144,7 @@ def found(data: bytes, by: str, size: int = 1) -> bytes:
 
 
 def call(keys: list[bytes] | None) -> LookupCall:
-    return LookupCall(0, [StateLookup("op", "s", 0, keys)], 1000, 1 << 20)
+    return LookupCall(0, [StateLookup("op", "s", [0], keys)], 1000, 1 << 20)
 
 
 def way_of(flight: Any) -> LookupWay:

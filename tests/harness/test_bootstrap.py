@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 from tests.harness.programs import environment
-from tests.harness.state_programs import EveryKind, every_kind, released, restore_point, run_job
+from tests.harness.state_programs import (
+    POINT,
+    EveryKind,
+    Mean,
+    Sum,
+    every_kind,
+    released,
+    restore_point,
+    run_job,
+)
 
-from weir.common import Duration, Time, WatermarkStrategy
+from weir.common import Duration, Row, Time, WatermarkStrategy
+from weir.common.time import Instant
 from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import TimestampAssigner
 from weir.datastream.functions import (
@@ -14,6 +24,7 @@ from weir.datastream.functions import (
     ProcessWindowFunction,
 )
 from weir.datastream.state import (
+    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
@@ -39,10 +50,12 @@ from weir.state_processor import (
     OperatorIdentifier,
     OperatorTransformation,
     SavepointKeyFilter,
+    SavepointReader,
     SavepointWriter,
     StateBootstrapFunction,
     WindowReaderFunction,
 )
+from weir.state_processor.functions import DescribedStates
 from weir.testing.campaign_backends import settings_of
 from weir.testing.harness import collect
 from weir.window.namespaces import TIME
@@ -88,6 +101,15 @@ def _last(record):
     return eval(record[-1])["last"]
 
 
+EVERY = [
+    ValueStateDescriptor("total", Types.LONG()),
+    ListStateDescriptor("many", Types.DOUBLE()),
+    MapStateDescriptor("by_name", Types.STRING(), POINT),
+    ReducingStateDescriptor("reduced", Sum(), Types.LONG()),
+    AggregatingStateDescriptor("mean", Mean(), Types.TUPLE([Types.LONG(), Types.LONG()])),
+]
+
+
 class Totals(KeyedStateReaderFunction):
     def open(self, runtime_context):
         self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
@@ -126,13 +148,37 @@ def test_a_function_reads_all_states_and_timers_of_each_key(tmp_path, backend):
         for k, of in numbers.items()
     ]
     assert sorted(read(ReadKeys("kinds", Totals()), contents)) == expected
-    chosen = ReadKeys("kinds", Totals(), SavepointKeyFilter.exact_keys([3, 5, 99]))
+    chosen = ReadKeys("kinds", Totals(), SavepointKeyFilter.exact({3, 5, 99}))
     assert sorted(r[0] for r in read(chosen, contents)) == [3, 5]
     between = SavepointKeyFilter.range(2, False, 5, True)
     assert sorted(r[0] for r in read(ReadKeys("kinds", Totals(), between), contents)) == [3, 4, 5]
     below = SavepointKeyFilter.range(None, True, 1, False)
     assert [r[0] for r in read(ReadKeys("kinds", Totals(), below), contents)] == [0]
     assert read(ReadKeys("kinds", Totals(), SavepointKeyFilter.empty()), contents) == []
+    described = ReadKeys("kinds", DescribedStates(EVERY), SavepointKeyFilter.exact(3, 5))
+    assert sorted(read(described, contents)) == [
+        (
+            k,
+            sum(of),
+            [n / 2 for n in of],
+            {f"n{n % 4}": Row(at=Instant(n, 5), big=10**20 + n, tags=["x"] * (n % 3)) for n in of},
+            sum(of),
+            sum(of) / len(of),
+        )
+        for k, of in numbers.items()
+        if k in (3, 5)
+    ]
+
+
+def test_keyed_state_is_read_by_descriptors_where_no_function_is_needed(tmp_path):
+    env = environment()
+    env.set_parallelism(2)
+    history = env.from_collection(list(range(1, 21)), Types.LONG())
+    keyed = OperatorTransformation.bootstrap_with(history).key_by(lambda n: n % 7, Types.LONG())
+    reader = SavepointReader.read(env, written(tmp_path, "kinds", keyed.transform(History()), env))
+    for wrong in ([], "total", [EVERY[0], Totals()], None):
+        with pytest.raises(UsageError, match="by descriptors of states, one or several: found"):
+            reader.read_keyed_state("kinds", wrong)
 
 
 class Anything(KeyedStateReaderFunction):

@@ -13,6 +13,7 @@ from tests.harness.state_programs import STATES, every_kind, released, restore_p
 from weir.checkpoint.paths import METADATA_NAME
 from weir.common.typeinfo import Types
 from weir.connector.file_sink import FileSink
+from weir.datastream.state import ValueStateDescriptor
 from weir.errors import IncompatibleStateError, StorageError, UsageError, WeirError
 from weir.offline import read_snapshot
 from weir.offline.contents import SnapshotContents
@@ -148,7 +149,15 @@ def kind_of(value=None, **others):
 
 
 ANY = Types.PICKLED_BYTE_ARRAY()
+NAN = float("nan")
+NANS = state_kind("VALUE", key=Types.DOUBLE(), value=Types.LONG())
+LISTED = state_kind("LIST", key=Types.LONG(), value=Types.LONG())
+MAPPED = state_kind("MAP", key=Types.LONG(), value=Types.LONG(), map_key=Types.DOUBLE())
 BAD = [
+    ({"key": [NAN, NAN], "value": [1, 2]}, NANS, "key nan is there twice"),
+    ({"key": [1, 1], "map_key": [NAN, NAN], "value": [1, 2]}, MAPPED, "map key nan of key 1 is"),
+    ({"key": [1, 2], "value": [1, None]}, kind_of(), "ValueState cannot hold it; leave such rows"),
+    ({"key": [1], "position": [0], "value": [None]}, LISTED, "ListState cannot hold it"),
     ({"key": [1], "value": ["{'a': 1}"]}, kind_of(ANY), "is text, expected binary"),
     ({"key": [1, 1], "value": [1, 2]}, kind_of(), "key 1 is there twice"),
     ({"key": [1, None], "value": [1, 2]}, kind_of(), "cannot be null"),
@@ -169,6 +178,15 @@ def test_rows_that_do_not_fit_are_refused_and_nothing_is_left(columns, kind, mes
     with pytest.raises(UsageError, match=message):
         edit.write(str(tmp_path / "savepoint-bad"))
     assert not (tmp_path / "savepoint-bad").exists()
+
+
+@pytest.mark.parametrize("rows", [{"key": [1], "value": [1]}, ["key"], 5, "key"])
+def test_what_holds_no_rows_is_refused_by_name(rows, tmp_path):
+    edit = SavepointEdit.new().with_operator("kinds", parallelism=2, max_parallelism=8)
+    total = ValueStateDescriptor("total", Types.LONG())
+    with pytest.raises(UsageError, match=r"rows are a table or batches of Arrow.*not "):
+        edit.with_rows("kinds", total, rows, key_type=Types.LONG()).write(str(tmp_path / "sp"))
+    assert not (tmp_path / "sp").exists()
 
 
 def test_a_target_that_exists_is_refused_and_left_alone(tmp_path):

@@ -81,6 +81,9 @@ class SnapshotContents:
 
     With `unpickle` values that were pickled are loaded, and shown as texts; without `as_text` they
     are pickles all the same, which can be written back.
+
+    Example:
+        names = [state.name for state in read_snapshot(place).states()]
     """
 
     snapshot: OpenSnapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -21,6 +21,7 @@ from weir.common.typeinfo import PickledBytesTypeInfo
 from weir.errors import UsageError
 from weir.keygroup import range_of
 from weir.offline.bootstrap import Bootstrap, BootstrapInput
+from weir.offline.encoding import no_batch
 from weir.offline.keyed import Layout, StoredKind
 from weir.offline.opened import OpenSnapshot
 from weir.offline.spilled import RowsByGroup, SpilledRows
@@ -47,6 +48,15 @@ class GivenRows:
     """Rows in any order; what is more than some megabytes lies in files until it is written."""
 
     batches: Iterable[Any]
+
+    def __post_init__(self) -> None:
+        """Refuse what holds no rows.
+
+        Raises:
+            UsageError: it is neither a table nor batches.
+        """
+        if not isinstance(self.batches, Iterable) or isinstance(self.batches, (str, Mapping)):
+            raise UsageError(no_batch(self.batches))
 
     def write(
         self,

@@ -49,7 +49,11 @@ _Edit = TypeVar("_Edit", bound="SavepointEdit")
 
 
 class SavepointEdit:
-    """Collects changes and writes a savepoint; every method returns itself."""
+    """Collects changes and writes a savepoint; every method returns itself.
+
+    Example:
+        SavepointEdit.of(read_snapshot(place)).write("copy")
+    """
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from weir.codec.portable import Portable
 from weir.common.typeinfo import Types
 from weir.errors import UsageError
 from weir.keygroup import key_group, key_groups_of_int64
+from weir.keys import one_nan_many
 from weir.offline.export import conform
 from weir.offline.keyed import Layout
 from weir.offline.tables import (
@@ -33,8 +34,12 @@ from weir.offline.tables import (
     VALUE,
     WINDOW,
 )
+from weir.offline.text import kind_text
+from weir.runtime.raised import shorten
 
 _TIME_WINDOW: Final = Types.TUPLE([Types.LONG(), Types.LONG()])
+# For these an update with null is the end of the entry, or refused.
+_WITHOUT_NULL: Final = frozenset({"VALUE", "LIST", "REDUCING"})
 
 
 def with_key_groups(batch: Any, key: Portable, max_parallelism: int) -> Any:
@@ -43,17 +48,17 @@ def with_key_groups(batch: Any, key: Portable, max_parallelism: int) -> Any:
     A column of that name is replaced: whoever changes keys need not know about key groups.
 
     Raises:
-        UsageError: a key is null, is of another type, or cannot be a key.
+        UsageError: it is no batch; a key is null, is of another type, or cannot be a key.
     """
+    if not isinstance(batch, pa.RecordBatch):
+        raise UsageError(no_batch(batch))
     index = batch.schema.get_field_index(KEY)
     if index < 0:
         msg = f"column {KEY!r} is missing: found {', '.join(batch.schema.names)}"
         raise UsageError(msg)
     keys = conform(pa.RecordBatch.from_arrays([batch.column(index)], [KEY]), _only_key(key))
     column = keys.column(0)
-    if column.null_count:
-        msg = f"{column.null_count} rows have a null in column {KEY!r}: a key cannot be null"
-        raise UsageError(msg)
+    _refuse_null(KEY, column, "a key cannot be null")
     if key.type_info.kind == "LONG":
         groups = key_groups_of_int64(column.to_numpy(), max_parallelism).astype(np.int32)
     else:
@@ -62,6 +67,11 @@ def with_key_groups(batch: Any, key: Portable, max_parallelism: int) -> Any:
     names = [name for name in batch.schema.names if name != KEY_GROUP]
     arrays = [batch.column(batch.schema.get_field_index(name)) for name in names]
     return pa.RecordBatch.from_arrays([pa.array(groups), *arrays], [KEY_GROUP, *names])
+
+
+def no_batch(found: Any) -> str:
+    """Say what rows are, where something else was given."""
+    return f"rows are a table or batches of Arrow, or a DataFrame, not {shorten(found)}"
 
 
 def _only_key(key: Portable) -> Any:
@@ -100,9 +110,10 @@ def encoded_groups(batches: Iterable[Any], layout: Layout) -> Iterator[tuple[int
 def _encoded(batches: list[Any], layout: Layout, group: int) -> tuple[bytes, int]:
     table = pa.Table.from_batches(batches, layout.schema).combine_chunks()
     columns = {name: _one(table.column(name)) for name in layout.schema.names}
-    if columns[KEY].null_count:
-        msg = f"column {KEY!r} has nulls: a key cannot be null"
-        raise UsageError(msg)
+    _refuse_null(KEY, columns[KEY], "a key cannot be null")
+    if layout.kind in _WITHOUT_NULL:
+        why = f"{kind_text(layout.kind)} cannot hold it; leave such rows out"
+        _refuse_null(VALUE, columns[VALUE], why)
     if layout.is_numbers and not columns[VALUE].null_count:
         keys, values = columns[KEY].to_numpy(), columns[VALUE].to_numpy()
         if len(np.unique(keys)) != len(keys):
@@ -110,6 +121,7 @@ def _encoded(batches: list[Any], layout: Layout, group: int) -> tuple[bytes, int
         return layout.format.encode_numbers(keys, values), len(keys)
     addresses = _addresses(columns, layout)
     if layout.is_timers:
+        _refuse_null(TIMESTAMP, columns[TIMESTAMP], "a timer needs a time")
         return layout.format.encode(addresses, columns[TIMESTAMP].to_pylist()), len(addresses)
     values = _values(columns, layout)
     if layout.format.shape is Shape.ONE:
@@ -117,7 +129,8 @@ def _encoded(batches: list[Any], layout: Layout, group: int) -> tuple[bytes, int
         if len(entries) != len(addresses):
             _refuse_twice(addresses)
     elif layout.map_key is not None:
-        entries = _maps(addresses, layout.map_key.values(columns[MAP_KEY]), values)
+        map_keys = one_nan_many(layout.map_key.values(columns[MAP_KEY]))
+        entries = _maps(addresses, map_keys, values)
     else:
         entries = _lists(addresses, columns[POSITION].to_pylist(), values)
     return layout.format.encode(list(entries), list(entries.values())), len(entries)
@@ -128,7 +141,7 @@ def _one(column: Any) -> Any:
 
 
 def _addresses(columns: dict[str, Any], layout: Layout) -> list[Any]:
-    keys = layout.key.values(columns[KEY])
+    keys = one_nan_many(layout.key.values(columns[KEY]))
     if layout.namespace is None:
         return keys
     if layout.namespace.type_info == _TIME_WINDOW:
@@ -145,10 +158,14 @@ def _values(columns: dict[str, Any], layout: Layout) -> list[Any]:
     if not layout.expires:
         return values
     stamps = columns[TTL_TIMESTAMP]
-    if stamps.null_count:
-        msg = f"column {TTL_TIMESTAMP!r} has nulls: every value that expires needs a time"
-        raise UsageError(msg)
+    _refuse_null(TTL_TIMESTAMP, stamps, "every value that expires needs a time")
     return list(zip(values, stamps.to_pylist(), strict=True))
+
+
+def _refuse_null(name: str, column: Any, why: str) -> None:
+    if column.null_count:
+        msg = f"{column.null_count} rows have a null in column {name!r}: {why}"
+        raise UsageError(msg)
 
 
 def _maps(addresses: list[Any], keys: list[Any], values: list[Any]) -> dict[Any, Any]:

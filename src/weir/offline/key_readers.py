@@ -25,6 +25,7 @@ from weir.offline.contents import SnapshotContents
 from weir.offline.keyed import Entry, KeyedTable
 from weir.runtime.context import RuntimeContext
 from weir.runtime.operator import TaskFacts
+from weir.runtime.raised import whole
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.window_contents import CONTENTS, Fold
 from weir.runtime.window_context import (
@@ -51,22 +52,22 @@ _IN_OPEN: Final = (
 
 @dataclass(frozen=True)
 class KeyFilter:
-    """Which keys are read: those in `exact`, or those that `test` likes; without both, all."""
+    """Which keys are read: those in `keys`, or those that `test` likes; without both, all."""
 
-    exact: Collection[Any] | None = None
+    keys: Collection[Any] | None = None
     test: Callable[[Any], bool] | None = None
 
     def groups(self, wanted: KeyGroupRange, max_parallelism: int) -> list[KeyGroupRange]:
         """Return the key groups that have to be read, one by one."""
-        if self.exact is None:
+        if self.keys is None:
             return [KeyGroupRange(g, g) for g in range(wanted.start, wanted.end + 1)]
-        found = sorted({key_group(key, max_parallelism) for key in self.exact})
+        found = sorted({key_group(key, max_parallelism) for key in self.keys})
         return [KeyGroupRange(group, group) for group in found if group in wanted]
 
     def passes(self, key: Any) -> bool:
         """Tell whether a key is wanted."""
-        if self.exact is not None:
-            return key in self.exact
+        if self.keys is not None:
+            return key in self.keys
         return self.test is None or bool(self.test(key))
 
 
@@ -418,7 +419,7 @@ def _called(reading: _Reading, call: partial[Any]) -> Iterable[Any]:
     """Call a reader function, which may yield, return an iterable, or nothing."""
     try:
         given = call()
-        return [] if given is None else list(given)
+        return [] if given is None else list(whole(given))
     except BaseException as error:
         raise reading.failed_in(error, call.func) from None
 

@@ -7,7 +7,7 @@ key group. No code of the program runs unless that was allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -175,13 +175,15 @@ class Layout:
         return pa.schema(fields)
 
 
-def _batch(layout: Layout, group: int, columns: GroupColumns) -> Any:
-    """Return the rows of one key group: a row for each value, list element or map entry."""
+def _batch(layout: Layout, groups: Any, columns: GroupColumns) -> Any:
+    """Return a row for each value, list element or map entry; all of one group, or each of its."""
+    of_keys = np.full(len(columns.keys), groups, np.int32)
     keys = layout.key.column(columns.keys, KEY)
     arrays = [keys, *_namespaces(layout, columns)]
     if columns.lengths is not None:
         lengths = np.asarray(columns.lengths, np.int64)
         owner = np.repeat(np.arange(len(lengths)), lengths)
+        of_keys = of_keys[owner]
         arrays = [array.take(pa.array(owner)) for array in arrays]
         if layout.map_key is not None:
             arrays.append(layout.map_key.column(columns.map_keys or [], MAP_KEY))
@@ -194,8 +196,7 @@ def _batch(layout: Layout, group: int, columns: GroupColumns) -> Any:
         arrays += [layout.value.column([value for value, _ in values], VALUE), stamps]
     else:
         arrays.append(layout.value.column(values, VALUE))
-    first = pa.array(np.full(len(values), group, np.int32))
-    return pa.RecordBatch.from_arrays([first, *arrays], schema=layout.schema)
+    return pa.RecordBatch.from_arrays([pa.array(of_keys), *arrays], schema=layout.schema)
 
 
 def _number_batch(layout: Layout, group: int, data: bytes) -> Any:
@@ -215,6 +216,17 @@ def group_batch(layout: Layout, group: int, data: bytes, origin: str) -> Any:
         UsageError: values hold pickled objects, and loading those was not allowed.
     """
     return _batch(layout, group, layout.format.columns(data, origin))
+
+
+def keys_batch(layout: Layout, group_of: Callable[[Any], int], data: bytes, origin: str) -> Any:
+    """Return the rows of entries of several key groups, encoded as if they were one.
+
+    Raises:
+        CorruptStateError: the bytes are not in the format of the layout.
+        UsageError: values hold pickled objects, and loading those was not allowed.
+    """
+    columns = layout.format.columns(data, origin)
+    return _batch(layout, list(map(group_of, columns.keys)), columns)
 
 
 def entries_batch(layout: Layout, group: int, entries: Mapping[Any, Any]) -> Any:

@@ -103,6 +103,9 @@ class Description:
 
     `problems` are missing, cut or altered files; without `verified` only their sizes were looked
     at. `outside` are things that do not move with the directory.
+
+    Example:
+        assert describe(place, verify=True).problems == ()
     """
 
     location: str
@@ -131,6 +134,9 @@ class Summary:
     """One directory that is a checkpoint or savepoint, or looks like one.
 
     `problem` says why it cannot be read; then only its place is known.
+
+    Example:
+        newest = next(found for found in list_snapshots(place) if found.problem is None)
     """
 
     location: str

@@ -56,7 +56,12 @@ _KINDS: Final[dict[str, type[WeirError]]] = {
 
 
 class Savepoint:
-    """A savepoint or checkpoint whose contents are DataFrames."""
+    """A savepoint or checkpoint whose contents are DataFrames.
+
+    Example:
+        found = savepoint(env.get_spark(), place)
+        found.keyed_state("count", "total").show()
+    """
 
     def __init__(
         self,
@@ -173,7 +178,11 @@ class Savepoint:
 
 
 class DataFrameEdit(SavepointEdit):
-    """Collects changes and writes a savepoint; rows may be DataFrames."""
+    """Collects changes and writes a savepoint; rows may be DataFrames.
+
+    Example:
+        new_savepoint().with_operator("count", parallelism=2, max_parallelism=128).write("empty")
+    """
 
     def _keyed_rows(self, rows: Any) -> KeyedRows:
         if isinstance(rows, DataFrame):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from weir.datastream.functions import (
     CheckpointedFunction,
@@ -18,7 +18,13 @@ from weir.datastream.functions import (
 from weir.errors import UsageError
 from weir.ids import operator_id
 from weir.offline.key_readers import KeyContext, KeyFilter, WindowContext
-from weir.state.descriptor import MapStateDescriptor
+from weir.state.descriptor import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+)
 
 
 @dataclass(frozen=True)
@@ -70,14 +76,15 @@ class SavepointKeyFilter(KeyFilter):
     """
 
     @classmethod
-    def exact_keys(cls, keys: Collection[Any]) -> SavepointKeyFilter:
-        """Read these keys."""
-        return cls(exact=frozenset(keys))
+    def exact(cls, *keys: Any) -> SavepointKeyFilter:
+        """Read these keys; a single set, which is no key, holds them."""
+        one_set = len(keys) == 1 and isinstance(keys[0], set)
+        return cls(frozenset(keys[0] if one_set else keys))
 
     @classmethod
     def empty(cls) -> SavepointKeyFilter:
         """Read nothing."""
-        return cls(exact=frozenset())
+        return cls(frozenset())
 
     @classmethod
     def range(
@@ -121,6 +128,52 @@ class KeyedStateReaderFunction(Function, ABC):
     @abstractmethod
     def read_key(self, key: Any, ctx: KeyContext) -> Any:
         """Read what a key has; return or yield records."""
+
+
+class DescribedStates(KeyedStateReaderFunction):
+    """Reads states by their descriptors alone: a tuple of the key and what each state has for it.
+
+    A value is None where there is none, of a list state it is a list, of a map state a dict.
+    """
+
+    def __init__(self, descriptors: Sequence[StateDescriptor]) -> None:
+        """Read these states.
+
+        Raises:
+            UsageError: there are none, or one of them is no descriptor of keyed state.
+        """
+        self._descriptors = list(descriptors)
+        wrong = [d for d in self._descriptors if not isinstance(d, StateDescriptor)]
+        if wrong or not self._descriptors:
+            found = repr(wrong[0]) if wrong else "none"
+            msg = (
+                "keyed state is read by a KeyedStateReaderFunction, or by descriptors of states, "
+                f"one or several: found {found}"
+            )
+            raise UsageError(msg)
+
+    def open(self, runtime_context: Any) -> None:
+        """Declare the states."""
+        self._read = [_reading(runtime_context, one) for one in self._descriptors]
+
+    def read_key(self, key: Any, ctx: KeyContext) -> Any:
+        """Return the one record of a key."""
+        return [(key, *(read() for read in self._read))]
+
+
+def _reading(runtime_context: Any, descriptor: StateDescriptor) -> Callable[[], Any]:
+    """Return what reads a state of the current key."""
+    if isinstance(descriptor, ListStateDescriptor):
+        many = runtime_context.get_list_state(descriptor)
+        return lambda: list(many.get())
+    if isinstance(descriptor, MapStateDescriptor):
+        entries = runtime_context.get_map_state(descriptor)
+        return lambda: dict(entries.items())
+    if isinstance(descriptor, AggregatingStateDescriptor):
+        return cast(Callable[[], Any], runtime_context.get_aggregating_state(descriptor).get)
+    if isinstance(descriptor, ReducingStateDescriptor):
+        return cast(Callable[[], Any], runtime_context.get_reducing_state(descriptor).get)
+    return cast(Callable[[], Any], runtime_context.get_state(descriptor).value)
 
 
 class WindowReaderFunction(Function, ABC):

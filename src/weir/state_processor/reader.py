@@ -6,12 +6,12 @@ new state of them. `weir.state_processor.savepoint` gives DataFrames instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weir.codec import pickled
 from weir.common.typeinfo import Types
 from weir.datastream import DataStream, StreamExecutionEnvironment
-from weir.datastream._checks import require_type
 from weir.datastream._plain_functions import PlainReduce, as_function
 from weir.datastream.functions import AggregateFunction, FlatMapFunction, ReduceFunction
 from weir.errors import UsageError
@@ -19,7 +19,9 @@ from weir.offline.contents import SnapshotContents, read_snapshot
 from weir.offline.key_readers import ReadKeys, ReadWindows
 from weir.runtime.window_contents import AggregateFold, Fold, ReduceFold
 from weir.spark.state_functions import RECORDS, ReadTask, read_by_function
+from weir.state.descriptor import StateDescriptor
 from weir.state_processor.functions import (
+    DescribedStates,
     KeyedStateReaderFunction,
     OperatorIdentifier,
     PassThroughReader,
@@ -36,7 +38,8 @@ class SavepointReader:
 
     Example:
         reader = SavepointReader.read(env, "file:///savepoints/savepoint-1")
-        reader.read_keyed_state("count", Totals(), output_type=Types.TUPLE([...])).print()
+        total = ValueStateDescriptor("total", Types.LONG())
+        reader.read_keyed_state("count", total).print()
     """
 
     def __init__(
@@ -107,16 +110,22 @@ class SavepointReader:
     def read_keyed_state(
         self,
         identifier: OperatorIdentifier | str,
-        function: KeyedStateReaderFunction,
+        function: KeyedStateReaderFunction | StateDescriptor | Sequence[StateDescriptor],
         output_type: Any = None,
         key_filter: SavepointKeyFilter | None = None,
     ) -> DataStream:
         """Return what a function reads, key by key, in parallel.
 
+        With descriptors instead of a function there is a tuple for every key that has any of their
+        states: the key, and what each state has. Lists are lists, maps are dicts, nothing is None.
+
         Raises:
-            UsageError: there is no such operator.
+            UsageError: there is no such operator or state, or it is neither function nor
+                descriptors.
         """
-        require_type(function, KeyedStateReaderFunction, "a KeyedStateReaderFunction")
+        if not isinstance(function, KeyedStateReaderFunction):
+            alone = not isinstance(function, (list, tuple))
+            function = DescribedStates([function] if alone else function)  # type: ignore[list-item,arg-type]
         which = OperatorIdentifier.of(identifier).name
         return self.by_function(
             ReadKeys(which, function, key_filter or SavepointKeyFilter()), output_type
@@ -151,6 +160,7 @@ class WindowSavepointReader:
     """Reads the windows of an operator.
 
     Example:
+        reader = SavepointReader.read(env, "file:///savepoints/savepoint-1")
         windows = reader.window(TumblingEventTimeWindows.of(Time.hours(1)))
         windows.reduce("sums", lambda a, b: a + b, output_type=Types.LONG())
     """

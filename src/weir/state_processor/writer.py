@@ -31,7 +31,12 @@ class StateBootstrapTransformation:
     """Records and the operator that makes state of them; see `OperatorTransformation`.
 
     Example:
-        transformation = OperatorTransformation.bootstrap_with(stream).transform(Buffer())
+        class Rules(BroadcastStateBootstrapFunction):
+            def process_element(self, value, ctx):
+                rules = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+                ctx.get_broadcast_state(rules).put(*value)
+
+        transformation = OperatorTransformation.bootstrap_with(stream).transform(Rules())
     """
 
     def __init__(self, stream: DataStream, max_parallelism: int | None) -> None:
@@ -43,7 +48,15 @@ class OperatorTransformation:
     """The beginning of a bootstrap.
 
     Example:
-        OperatorTransformation.bootstrap_with(stream).key_by("name").transform(History())
+        class History(KeyedStateBootstrapFunction):
+            def open(self, runtime_context):
+                self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+            def process_element(self, value, ctx):
+                self.total.update((self.total.value() or 0) + value[1])
+
+        by_name = OperatorTransformation.bootstrap_with(stream).key_by(lambda row: row[0])
+        by_name.transform(History())
     """
 
     @staticmethod
@@ -105,7 +118,7 @@ class KeyedOperatorTransformation:
     """Records with keys.
 
     Example:
-        OperatorTransformation.bootstrap_with(stream).key_by("name", Types.STRING())
+        OperatorTransformation.bootstrap_with(stream).key_by(lambda row: row[0], Types.STRING())
     """
 
     def __init__(
@@ -132,7 +145,8 @@ class WindowedOperatorTransformation:
     """Records in windows, which stay open.
 
     Example:
-        keyed.window(TumblingEventTimeWindows.of(Time.hours(1))).reduce(lambda a, b: a + b)
+        records = OperatorTransformation.bootstrap_with(stream).key_by(lambda row: row[0])
+        records.window(TumblingEventTimeWindows.of(Time.hours(1))).reduce(lambda a, b: b)
     """
 
     def __init__(self, windows: Any, max_parallelism: int | None) -> None:
@@ -178,9 +192,17 @@ class SavepointWriter:
     """Collects operators and writes a savepoint; every method returns itself.
 
     Example:
+        class History(KeyedStateBootstrapFunction):
+            def open(self, runtime_context):
+                self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+            def process_element(self, value, ctx):
+                self.total.update(value[1])
+
+        records = OperatorTransformation.bootstrap_with(stream).key_by(lambda row: row[0])
         writer = SavepointWriter.new_savepoint(env, 128)
-        writer.with_operator(OperatorIdentifier.for_uid("count"), transformation)
-        writer.write("file:///savepoints/history")
+        writer.with_operator(OperatorIdentifier.for_uid("count"), records.transform(History()))
+        writer.write("history")
     """
 
     def __init__(

@@ -7,6 +7,7 @@ Python takes some exceptions for something else: `StopIteration` for the end of 
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 
 import pytest
 from tests.harness.programs import environment, started
@@ -114,6 +115,11 @@ class Truth:
 class Reduced(ReduceFunction):
     def reduce(self, value1, value2):
         return trip(value2)
+
+
+class ProcessedByMap(ProcessFunction):
+    def process_element(self, value, ctx):
+        return map(trip, [value])
 
 
 class Processed(ProcessFunction):
@@ -262,6 +268,12 @@ STREAMS = {
     "flat_map": lambda env: numbers(env).flat_map(lambda v: [trip(v)]),
     "flat_map in a slot": lambda env: numbers(env).flat_map(FlatMapped()),
     "flat_map behind key_by": lambda env: numbers(env).key_by(one).flat_map(FlatMapped()),
+    "flat_map by map": lambda env: numbers(env).flat_map(lambda v: map(trip, [v])),
+    "flat_map by map behind key_by": lambda env: (
+        numbers(env).key_by(one).flat_map(lambda v: map(trip, [v]))
+    ),
+    "flat_map by filter": lambda env: numbers(env).flat_map(lambda v: filter(trip, [v])),
+    "flat_map by a part": lambda env: numbers(env).flat_map(lambda v: islice(map(trip, [v]), 5)),
     "generator": lambda env: numbers(env).flat_map(Generated()),
     "generator behind key_by": lambda env: numbers(env).key_by(one).flat_map(Generated()),
     "filter": lambda env: numbers(env).filter(lambda v: bool(trip(v))),
@@ -281,6 +293,7 @@ STREAMS = {
         STAMPS
     ),
     "process": lambda env: numbers(env).process(Processed()),
+    "process by map": lambda env: numbers(env).process(ProcessedByMap()),
     "async": lambda env: AsyncDataStream.ordered_wait(numbers(env), Asked(), 0),
     "async behind key_by": lambda env: AsyncDataStream.unordered_wait(
         numbers(env).key_by(one), Asked(), 0

@@ -302,10 +302,12 @@ def test_late_events_go_to_their_side_output():
     assert harness.metrics("pattern")["numLateRecordsDropped"] == [0]
 
 
-def test_records_without_timestamps_are_refused_in_event_time():
+@pytest.mark.parametrize("timed_", [False, True], ids=["no strategy", "the mark of none"])
+def test_records_without_timestamps_are_refused_in_event_time(timed_):
     env = environment()
-    stream = env.from_collection([event(1, "s", 1)]).key_by(lambda e: e[0])
-    collect(CEP.pattern(stream, Pattern.begin("any")).select(numbers))
+    records = [event(1, "s", -(1 << 63))]
+    stream = timed(env, records) if timed_ else env.from_collection(records)
+    collect(CEP.pattern(stream.key_by(lambda e: e[0]), Pattern.begin("any")).select(numbers))
     with pytest.raises(UsageError, match=r"has no timestamp.*in_processing_time"):
         run(env)
 
@@ -355,6 +357,23 @@ def test_in_processing_time_a_comparator_orders_events_of_one_millisecond():
     harness.clock.advance(1)
     harness.run_epoch()
     assert harness.collected() == ["1,3,2"]
+
+
+@pytest.mark.parametrize("at", [-(1 << 63) + 1, -1_000, (1 << 63) - 7])
+@pytest.mark.parametrize("restored", [False, True])
+def test_events_may_be_long_ago_or_at_the_end_of_time(at, restored):
+    """The window of the last of them ends beyond 64 bits: it never times out."""
+    env = environment()
+    pattern = Pattern.begin("s").where(kind("s")).followed_by("e").where(kind("e")).within(10)
+    collect(CEP.pattern(keyed(env, []), pattern).select(numbers).uid("pattern"))
+    job = started(env, 2)
+    job.run_epoch([event(1, "s", at), event(2, "s", at + 1)], checkpoint=restored)
+    first = list(job.collected())
+    job = job.restart(1) if restored else job
+    job.run_epoch([event(3, "e", at + 5)])
+    job.finish()
+    found = [*first, *job.collected()] if restored else job.collected()
+    assert sorted(found) == ["1,3", "2,3"]
 
 
 SLOW = ManualClock()

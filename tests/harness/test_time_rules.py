@@ -86,6 +86,32 @@ class Before(TimestampAssigner):
         return value[1]
 
 
+NO_MOMENTS = [None, "soon", float("nan"), 1 << 63, -(1 << 63) - 1, 1 << 70]
+
+
+@pytest.mark.parametrize("bad", NO_MOMENTS)
+@pytest.mark.parametrize("behind", [False, True], ids=["next to the source", "in a slot"])
+def test_a_timestamp_that_is_none_is_refused_with_its_record(behind, bad):
+    env = environment()
+    stream = env.from_collection([])
+    if behind:
+        stream = stream.key_by(lambda v: v[0]).process(Stage())
+    judged(stream.assign_timestamps_and_watermarks(by_time(bounded(0))))
+    harness = started(env, 1)
+    expected = r"Timestamps/Watermarks' at record \('k', .*extract_timestamp.*64 bits"
+    with pytest.raises(UsageError, match=expected):
+        harness.run_epoch([("j", 7), ("k", bad)])
+
+
+@pytest.mark.parametrize("time", [-(1 << 63) + 1, -1, (1 << 63) - 1, True, 2.9])
+def test_a_timestamp_may_be_any_moment_of_64_bits(time):
+    env = environment()
+    judged(env.from_collection([]).assign_timestamps_and_watermarks(by_time(bounded(10))))
+    harness = started(env, 1)
+    harness.run_epoch([("k", time)])
+    assert watermark(harness) == max(int(time) - 11, MIN)
+
+
 class Times(ProcessFunction):
     def process_element(self, value, ctx):
         yield value, ctx.timestamp()

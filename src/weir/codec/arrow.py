@@ -151,12 +151,14 @@ def _tuples(values: Sequence[Any], type_info: RowTypeInfo | TupleTypeInfo) -> Se
     arity = len(type_info.get_field_types())
     is_tuple = isinstance(type_info, TupleTypeInfo)
     wanted: type = tuple if is_tuple else row_class(type_info.row_names)  # type: ignore[union-attr]
-    if not set(map(type, values)) <= {wanted}:
+    kinds = set(map(type, values))
+    if not (kinds <= {wanted} or kinds == {tuple}):
         if None in values:
             msg = f"a record of {type_info!r} must not be None"
             raise UsageError(msg)
-        values = [type_info.check(value) for value in values]
-    tuples = values if is_tuple else list(map(_values, values))
+        values, kinds = [type_info.check(value) for value in values], {wanted}
+    # A plain tuple is a row, field by field.
+    tuples = values if kinds <= {tuple} else list(map(_values, values))
     if not set(map(len, tuples)) <= {arity}:
         for value in values:
             type_info.check(value)

@@ -29,6 +29,7 @@ from weir.datastream.functions import (
 from weir.errors import UsageError
 from weir.graph import kinds
 from weir.graph.transformation import Edge, KeySpec, Partitioning, Transformation
+from weir.runtime.raised import whole
 from weir.window.evictors import Evictor
 from weir.window.triggers import Trigger
 
@@ -156,7 +157,7 @@ def joining(function: Any) -> Meet:
         def each(first: list[Any], second: list[Any]) -> Iterator[Any]:
             for a in first:
                 for b in second:
-                    yield from flat(a, b) or ()
+                    yield from whole(flat(a, b) or ())
 
         return each
     join = function.join if isinstance(function, JoinFunction) else _plain(function, "JoinFunction")

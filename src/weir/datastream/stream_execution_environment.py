@@ -41,6 +41,7 @@ from weir.datastream.functions import SourceFunction
 from weir.errors import UsageError
 from weir.graph.kinds import SOURCE
 from weir.graph.transformation import DEFAULT_JOB_NAME, Edge
+from weir.runtime.raised import whole
 
 __all__ = [
     "StreamExecutionEnvironment",
@@ -100,7 +101,7 @@ class StreamExecutionEnvironment(ConfiguredProgram):
             UsageError: an element does not fit the declared type.
         """
         declared = declared_type(type_info, "type_info")
-        elements = list(collection)
+        elements = list(whole(collection))
         if declared is not None:
             elements = [declared.check(element) for element in elements]
         source = CollectionSource(elements, declared)

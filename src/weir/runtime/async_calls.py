@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from weir.errors import UsageError
-from weir.runtime.raised import shorten
+from weir.runtime.raised import shorten, whole
 
 T = TypeVar("T")
 log = logging.getLogger("weir.slot")
@@ -212,7 +212,7 @@ def _listed(results: Any) -> list[Any] | None:
     if isinstance(results, (str, bytes)) or not isinstance(results, Iterable):
         msg = f"The result of AsyncFunction should be of list type, found {shorten(results)}"
         raise UsageError(msg)
-    return list(results)
+    return list(whole(results))
 
 
 def _required(results: list[Any] | None) -> list[Any]:

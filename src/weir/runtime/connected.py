@@ -18,6 +18,7 @@ from weir.runtime.keyed import (
     keyed_stride,
     spread_stamps,
 )
+from weir.runtime.raised import whole
 from weir.runtime.stateful import StatefulOperator
 from weir.state.operator_state import refuse_ttl
 
@@ -57,14 +58,14 @@ def co_flat(operator: StatefulOperator, function: Any, chunk: Chunk) -> None:
     try:
         if backend is None or chunk.keys is None:
             for v in chunk.values:
-                out.extend(function(v) or ())
+                out.extend(whole(function(v) or ()))
                 if ends is not None:
                     ends.append(len(out))
         else:
             for v, k, g in keyed_stride(backend, chunk, operator.ttl):
                 backend.current.key = k
                 backend.current.group = g
-                out.extend(function(v) or ())
+                out.extend(whole(function(v) or ()))
                 if ends is not None:
                     ends.append(len(out))
     except BaseException as error:

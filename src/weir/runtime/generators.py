@@ -24,7 +24,7 @@ from weir.runtime.operator import TaskFacts
 from weir.runtime.partition_time import IdleTimer, partition_owner
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.stateless import assigned
-from weir.runtime.watermarks import Combined
+from weir.runtime.watermarks import Combined, is_moment
 
 _METHODS: Final = ("on_event", "on_periodic_emit")
 _WHOLE: Final = ""
@@ -51,8 +51,11 @@ class _Output(WatermarkOutput):
 
     def emit_watermark(self, watermark: Watermark | int) -> None:
         found = watermark.timestamp if isinstance(watermark, Watermark) else watermark
-        if not isinstance(found, int) or isinstance(found, bool):
-            msg = f"emit_watermark: got {watermark!r}, expected a Watermark or milliseconds"
+        if not is_moment(found):
+            msg = (
+                f"emit_watermark: got {watermark!r}, expected a Watermark or whole milliseconds, "
+                "of 64 bits"
+            )
             raise UsageError(msg)
         self._combined.emit(self._name, found)
 

@@ -32,7 +32,7 @@ from weir.metrics import Counter
 from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk
 from weir.runtime.keyed import keyed_stride
 from weir.runtime.operator import TaskFacts
-from weir.runtime.raised import shorten
+from weir.runtime.raised import shorten, whole
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.state.descriptor import ListStateDescriptor, MapStateDescriptor
 
@@ -290,7 +290,7 @@ class IntervalJoin(StatefulOperator):
                     pair = (value, partner) if came_left else (partner, value)
                     result = join(*pair, context)
                     if result is not None:
-                        out.extend(result)
+                        out.extend(whole(result))
                     if aside:
                         out.extend(aside)
                         aside.clear()

@@ -14,6 +14,7 @@ from weir.backend.base import KeyedBackend
 from weir.errors import UsageError
 from weir.runtime.context import OperatorTimerService
 from weir.runtime.frame import Chunk
+from weir.runtime.raised import whole
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.stateless import flatten
 from weir.state.ttl import TtlStates
@@ -110,7 +111,7 @@ class ResidentFlatMap(StatefulOperator):
                 current.group = g
                 result = function(v)
                 if result is not None:
-                    extend(result)
+                    extend(result if result.__class__ is list else whole(result))
                 if counts is not None:
                     counts.append(len(collected))
         except BaseException as error:
@@ -125,6 +126,8 @@ def spread_stamps(
     """Give every output the timestamp of the input that produced it."""
     if timestamps is None or ends is None:
         return None
+    if ends == list(range(1, len(timestamps) + 1)):
+        return list(timestamps)  # One for each, as most functions have it.
     stamps: list[int | None] = []
     start = 0
     for t, end in zip(timestamps, ends, strict=True):
@@ -229,7 +232,7 @@ class ResidentProcess(StatefulOperator):
                     context._timestamp = t
                     result = function(v, context)
                     if result is not None:
-                        extend(result)
+                        extend(result if result.__class__ is list else whole(result))
                     if counts is not None:
                         counts.append(len(out))
             else:
@@ -240,7 +243,7 @@ class ResidentProcess(StatefulOperator):
                     context._timestamp = t
                     result = function(v, context)
                     if result is not None:
-                        extend(result)
+                        extend(result if result.__class__ is list else whole(result))
                     if counts is not None:
                         counts.append(len(out))
         except BaseException as error:
@@ -277,7 +280,7 @@ class ResidentProcess(StatefulOperator):
             context._timestamp = timer.timestamp
             try:
                 result = function(timer.timestamp, context)
-                out = [] if result is None else list(result)
+                out = [] if result is None else list(whole(result))
             except BaseException as error:
                 raise self.failed(error, f"timer {timer.timestamp} of key {timer.key!r}") from None
             self.emit_tagged(out, [timer.timestamp] * len(out))

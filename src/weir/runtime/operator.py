@@ -49,6 +49,7 @@ class TaskFacts:
     local_dir: Path | None = None
     background: BackgroundExecutor | None = None
     newer_output: NewerOutput = NewerOutput.NONE
+    from_savepoint: bool = False
     memory: MemoryLimits = field(default_factory=MemoryLimits)
     epoch_ms: int | None = None
     queryable: QueryableNames = field(default_factory=QueryableNames)

@@ -26,9 +26,10 @@ from weir.graph.plan import OperatorNode
 from weir.nfa.compiler import compile_pattern
 from weir.nfa.matcher import Complete, Matcher, Memory, Node, Run
 from weir.runtime.context import RuntimeContext
-from weir.runtime.frame import Chunk
+from weir.runtime.frame import MIN_WATERMARK, Chunk
 from weir.runtime.keyed import keyed_rows
 from weir.runtime.operator import TaskFacts
+from weir.runtime.raised import whole
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.state.descriptor import MapStateDescriptor, ValueStateDescriptor
 
@@ -175,7 +176,7 @@ class PatternOperator(StatefulOperator):
         late: list[Any] = []
         late_stamps: list[int | None] = []
         for (value, key, group), time in zip(keyed_rows(chunk), times):  # noqa: B905
-            if time is None:
+            if time is None or time == MIN_WATERMARK:
                 raise self.failed(_no_timestamp(), value)
             if time <= watermark:
                 late.append((self._late_tag, value))
@@ -338,7 +339,7 @@ class PatternOperator(StatefulOperator):
             context.time_ms = time
             try:
                 results = self.function.process_match(match, context)
-                for result in () if results is None else results:
+                for result in () if results is None else whole(results):
                     self.add_output(result, time)
             except BaseException as error:
                 raise self.failed(error, match) from None
@@ -346,7 +347,7 @@ class PatternOperator(StatefulOperator):
             context.time_ms = time
             try:
                 results = self.function.process_timed_out_match(match, context)
-                for result in () if results is None else results:
+                for result in () if results is None else whole(results):
                     self.add_output(_tagged(result), time)
             except BaseException as error:
                 raise self.failed(error, match) from None

@@ -7,9 +7,10 @@ that can be encoded, so that it reaches the user.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import length_hint
 from pathlib import Path
+from types import GeneratorType
 from typing import Any
 
 from weir.codec.pickled import first_unpicklable
@@ -40,6 +41,29 @@ def last_given(values: list[Any], rest: Iterator[Any]) -> Any:
     `StopIteration` of its function for the end of the input.
     """
     return values[len(values) - 1 - length_hint(rest)]
+
+
+def whole(results: Iterable[Any]) -> Iterable[Any]:
+    """Return what a user's function gave, none of it missing.
+
+    `map` and its like hand a `StopIteration` of their function on, which anybody who iterates over
+    them takes for their end. An end comes from nowhere, or from a `__next__` of Python.
+
+    Raises:
+        StopIteration: a function raised it.
+    """
+    # Python itself guards generators.
+    if results.__class__ in (list, tuple, GeneratorType):
+        return results
+    found, rest = [], iter(results)
+    try:
+        while True:
+            found.append(next(rest))
+    except StopIteration as end:
+        names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(end.__traceback__)]
+        if len(names) > 1 and "__next__" not in names:
+            raise
+    return found
 
 
 def is_own_code(filename: str) -> bool:

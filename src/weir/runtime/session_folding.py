@@ -115,10 +115,12 @@ class SessionFolding:
 
     def _take(self, of_key: _OfKey, key: Any, value: Any, window: Space) -> None:
         """Add a record, whose own window is given, to the sessions of a key."""
-        start, end = window
-        touching = [s for s in of_key.sessions if s.start <= end and s.end >= start]
+        (start, end), over = window, self._operator.watermark + 1
+        # A job before may have let sessions stay that are over; those grow no more.
+        least = max(start, over + 1)
+        touching = [s for s in of_key.sessions if s.start <= end and s.end >= least]
         if not touching:
-            if end - 1 <= self._operator.watermark:
+            if end <= over:
                 self._operator.skipped(value, start)
                 return
             session = _Session(start, end, None, window)
@@ -212,12 +214,16 @@ class SessionFolding:
         for window in of_key.untimed:
             timers.delete(window[1] - 1, key, group, window)
         for session in of_key.sessions:
+            grew = session.held is not _UNREAD
             self._write_contents(session)
             window = (session.start, session.end)
             if session.timed != window:
                 moved = True
                 if session.timed is not None:
                     timers.delete(session.timed[1] - 1, key, group, session.timed)
+                timers.register(window[1] - 1, key, group, window)
+            elif grew:
+                # Most have it; one of a job before with another trigger may not.
                 timers.register(window[1] - 1, key, group, window)
         if moved:
             self._store(key, group, [((s.start, s.end), s.place) for s in of_key.sessions])

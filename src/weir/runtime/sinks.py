@@ -7,6 +7,7 @@ again after a restore: commits are idempotent.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from weir.backend.base import SnapshotKind
 from weir.common._text import printed
 from weir.connector.function_sink import InvokeContext
 from weir.connector.sink import NewerOutput, SinkWriter, WriterContext, blamed
-from weir.connector.staged_batch import is_staged, prepared_by
+from weir.connector.staged_batch import is_noted, is_staged, missing_note, prepared_by
 from weir.graph.plan import OperatorNode
 from weir.runtime.columnar import ColumnarChunk
 from weir.runtime.context import SnapshotContext
@@ -25,6 +26,7 @@ from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.state.descriptor import ListStateDescriptor
 
 COMMITTABLES = "_sink.committables"
+log = logging.getLogger("weir.sink")
 
 
 class SinkOperator(StatefulOperator):
@@ -138,8 +140,8 @@ class SinkOperator(StatefulOperator):
 class DriverSinkOperator(SinkOperator):
     """A sink whose staged data the driver commits: committables are handed over to it.
 
-    Invariant: a committable stays in the state until the driver has committed it, which it tells by
-    removing the file. The driver may take long, and checkpoints that complete meanwhile are what a
+    Invariant: a committable stays in the state until the driver has committed it, which it notes
+    beside the file. The driver may take long, and checkpoints that complete meanwhile are what a
     failover goes back to when the driver fails in the end.
     """
 
@@ -149,10 +151,22 @@ class DriverSinkOperator(SinkOperator):
 
     def commit_restored(self, committables: list[bytes]) -> None:
         """Hand over again, and keep: the driver's commit is idempotent, and may fail again."""
-        for committable in committables:
+        found = [c for c in committables if not self._is_past(c)]
+        for committable in found:
             checkpoint, _ = prepared_by(committable, self.restored_checkpoint or 0)
             self._pending.setdefault(checkpoint, []).append(committable)
-        self.handover.extend(committables)
+        self.handover.extend(found)
+
+    def _is_past(self, committable: bytes) -> bool:
+        """Tell whether the job that staged rows is over, and all that it had staged is gone.
+
+        So it is with a savepoint of a job that has ended well since, or elsewhere. What a restored
+        checkpoint has staged is there, or is missed: see `is_staged`.
+        """
+        if not self.facts.from_savepoint or is_noted(committable):
+            return False
+        log.warning("%s. It is a savepoint's: they are left out", missing_note(committable))
+        return True
 
     def notify_complete(self, checkpoint_id: int) -> None:
         """Hand over everything that the driver has not committed, again where it was handed over.

@@ -7,17 +7,21 @@ user functions may use keyed state; `weir.runtime.keyed` handles those.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import pyarrow.compute as pc
 
 from weir.common.types import Row
 from weir.common.watermark_strategy import FieldTimestamps
+from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
 from weir.runtime.columnar import milliseconds_of
 from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk, ColumnChunk, field_positions
 from weir.runtime.operator import Operator, TaskFacts
 from weir.runtime.partition_time import IdleTimer
+from weir.runtime.raised import shorten, whole
+from weir.runtime.watermarks import is_moment
 
 
 def flatten(
@@ -30,7 +34,7 @@ def flatten(
         for v in chunk.values:
             result = function(v)
             if result is not None:
-                extend(result)
+                extend(result if result.__class__ is list else whole(result))
             done[0] += 1
         return out, None
     stamps: list[int | None] = []
@@ -38,7 +42,7 @@ def flatten(
         before = len(out)
         result = function(v)
         if result is not None:
-            extend(result)
+            extend(result if result.__class__ is list else whole(result))
         stamps.extend([t] * (len(out) - before))
         done[0] += 1
     return out, stamps
@@ -105,14 +109,39 @@ def assigned(op: Operator, chunk: Chunk) -> list[int | None] | None:
         return chunk.timestamps
     extract = assigner.extract_timestamp
     before: Iterable[int | None] = chunk.timestamps or [None] * len(chunk.values)
-    out: list[int | None] = []
+    out: list[int] = []
     try:
         # Flink hands Long.MIN_VALUE to the assigner of a record without a timestamp.
         for v, t in zip(chunk.values, before, strict=True):
-            out.append(int(extract(v, MIN_WATERMARK if t is None else t)))
+            found = extract(v, MIN_WATERMARK if t is None else t)
+            out.append(found if found.__class__ is int else _moment(found))
     except BaseException as error:
         raise op.failed(error, chunk.values[len(out)]) from None
-    return out
+    # All at once: most are fine, and looking at each would cost as much as reading it.
+    if min(out, default=0) < MIN_WATERMARK or max(out, default=0) > MAX_WATERMARK:
+        value, found = next(p for p in zip(chunk.values, out, strict=True) if not is_moment(p[1]))
+        try:
+            _moment(found)
+        except UsageError as error:
+            raise op.failed(error, value) from None
+    return cast("list[int | None]", out)
+
+
+def _moment(found: Any) -> int:
+    """Return a moment of event time from what an assigner gave that is no such number.
+
+    Raises:
+        UsageError: it cannot be one.
+    """
+    with suppress(TypeError, ValueError, OverflowError):
+        moment = int(found)
+        if is_moment(moment):
+            return moment
+    msg = (
+        f"extract_timestamp() returned {shorten(found)}: expected the time of the record, in whole "
+        "milliseconds of 64 bits"
+    )
+    raise UsageError(msg)
 
 
 class TimestampsOperator(Operator):

@@ -10,8 +10,16 @@ them are idle.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import TypeGuard
 
-from weir.runtime.frame import MIN_WATERMARK
+from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK
+
+
+def is_moment(value: object) -> TypeGuard[int]:
+    """Tell whether something is a moment of event time: whole milliseconds of 64 bits."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return MIN_WATERMARK <= value <= MAX_WATERMARK
 
 
 class _Channel:

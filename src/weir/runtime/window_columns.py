@@ -237,7 +237,7 @@ def _places(slices: Slices, times: Array, watermark: int) -> tuple[Array, Array]
     latest = times - (times - assigner.offset) % slide
     if size == slide:
         return np.arange(len(times)), latest
-    starts = latest[:, None] - np.arange(0, size, slide)
+    starts = latest[:, None] - np.array(range(0, size, slide))
     within = starts + size > times[:, None]
     if slices.event_time and watermark >= -EXTREME:
         within &= starts + size - 1 > watermark

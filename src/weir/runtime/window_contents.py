@@ -79,9 +79,13 @@ class Folded:
         self.state.update(self.how.first(value) if held is None else self.how.add(held, value))
 
     def elements(self) -> list[Any]:
-        """Return the result as the only element."""
-        held = self.state.value()
-        return [] if held is None else [self.how.result(held)]
+        """Return the result as the only element; nothing when there is none."""
+        return self.result_of(self.state.value())
+
+    def result_of(self, held: Any) -> list[Any]:
+        """Return the result of a value; as in Flink, None is no result."""
+        result = None if held is None else self.how.result(held)
+        return [] if result is None else [result]
 
     def merge(self, target: Any, sources: Iterable[Any]) -> None:
         """Fold the values of the sources into that of the target, in the order given."""

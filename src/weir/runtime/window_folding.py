@@ -26,7 +26,7 @@ from weir.runtime.window_groups import WindowGroups
 from weir.window.assigners import AlignedWindows, require_timestamp
 from weir.window.spec import Calling, WindowSpec
 from weir.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger, Trigger
-from weir.window.windows import MIN_TIMESTAMP, TimeWindow, time_window
+from weir.window.windows import MAX_TIMESTAMP, MIN_TIMESTAMP, TimeWindow, time_window
 
 _UNREAD: Final = object()
 _BATCH = 1024
@@ -340,7 +340,8 @@ class Folding:
 
     def _give_all(self, time: int, group: int, keys: list[Any], contents: list[Any]) -> None:
         """Let the function have what was taken out of windows of one time, which are over."""
-        operator, fold = self._operator, self._fold
+        operator, how = self._operator, self._contents
+        result_of = how.result_of if isinstance(how, Folded) else None
         current, give, clear_function = operator.current, operator.give, operator.clear_function
         window = time_window(time + 1 - self._assigner.size, time + 1)
         namespace = (window.start, window.end)
@@ -348,8 +349,8 @@ class Folding:
         for key, held in zip(keys, contents, strict=True):
             current.key = key
             try:
-                if held is not None:
-                    elements = held if fold is None else [fold.result(held)]
+                elements = held if result_of is None else result_of(held)
+                if elements:
                     give(window, namespace, elements, time)
                 clear_function(window, namespace)
             except BaseException as error:
@@ -385,16 +386,27 @@ class Folding:
                     elements = contents.elements()
                     if elements:
                         operator.give(window, namespace, elements, last)
-                over = time == self._groups.over(last)
-                if over or (self._purges and time == last):
-                    current.namespace = namespace
+                current.namespace = namespace
+                if self._is_over(time, last):
                     contents.clear()
-                if over:
                     clear_function(window, namespace)
+                elif self._purges and time == last:
+                    contents.clear()
             except BaseException as error:
                 raise operator.failed(error, f"timer {time} of key {current.key!r}") from None
             if len(operator.out) >= _BATCH:
                 operator.flush()
+
+    def _is_over(self, time: int, last: int) -> bool:
+        """Tell whether a timer ends the current window, whose last moment is given.
+
+        Windows of a job before may have been allowed to be late for another time: one that has no
+        timer at its end gets it, and one whose end has passed must not stay.
+        """
+        current, over = self._operator.current, self._groups.over(last)
+        if time < over != MAX_TIMESTAMP:
+            self._timers.register(over, current.key, current.group, current.namespace)
+        return time == over or (time > over and bool(self._contents.elements()))
 
 
 def _picked(rows: Rows, *columns: Sequence[Any]) -> tuple[Sequence[Any], ...]:

@@ -2,9 +2,8 @@
 
 Invariant: contents are in the namespace of the *state window*, state and timers of triggers in that
 of the *actual window*; the two differ only where windows merge. While functions of the user run,
-the current namespace is none, so that their state is that of the key. Where no record can fire a
-window, `weir.runtime.window_folding` takes whole chunks instead, and `weir.runtime.window_columns`
-whole columns of those; `weir.runtime.session_folding` does it for sessions.
+the current namespace is none. Where no record can fire a window, `weir.runtime.window_folding`,
+`window_columns` and `session_folding` take whole chunks and columns.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from weir.runtime.columnar import ColumnInput
 from weir.runtime.frame import Chunk
 from weir.runtime.keyed import keyed_rows
 from weir.runtime.operator import TaskFacts
+from weir.runtime.raised import whole
 from weir.runtime.session_folding import SessionFolding, can_fold_sessions
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.runtime.window_columns import WindowColumns
@@ -68,6 +68,7 @@ class WindowOperator(StatefulOperator):
             node, facts, self.metrics.group, self.backend, ttl=self.ttl
         )
         self.event_time = self.spec.assigner.is_event_time()
+        self._end_timers = self.event_timers if self.event_time else self.processing_timers
         self._now_ms: int | None = None
         self.out: list[Any] = []
         self.stamps: list[int | None] = []
@@ -238,14 +239,15 @@ class WindowOperator(StatefulOperator):
         taken = False
         in_flight = self._windows_in_flight()
         for window in windows:
-            actual = in_flight.add(window, self._merge)
+            known = in_flight.state_window(window) is not None
+            actual = in_flight.add(window, self._merge, self.is_late)
             if self.is_late(actual):
-                in_flight.retire(actual)
+                if not known:  # one that was there has contents, and a timer that removes them
+                    in_flight.retire(actual)
                 continue
             taken = True
-            of = self.spaces.of
-            spaces = (of(actual), of(in_flight.state_window(actual)))
-            self._add(value, stamp, actual, spaces)
+            held_in = self.spaces.of(in_flight.state_window(actual))
+            self._add(value, stamp, actual, (self.spaces.of(actual), held_in))
         return taken
 
     def is_late(self, window: Window) -> bool:
@@ -264,8 +266,7 @@ class WindowOperator(StatefulOperator):
         self._follow(result, window, spaces, stamp)
         cleanup = self.spec.cleanup_time(window)
         if cleanup != MAX_TIMESTAMP:
-            timers = self.event_timers if self.event_time else self.processing_timers
-            timers.register(cleanup, current.key, current.group, actual)
+            self._end_timers.register(cleanup, current.key, current.group, actual)
         current.namespace = VOID
 
     def _follow(
@@ -331,10 +332,24 @@ class WindowOperator(StatefulOperator):
         self.trigger_context.namespace = current.namespace = actual
         result = decide(timer.timestamp, window, self.trigger_context)
         self._follow(result, window, (actual, held_in), timer.timestamp)
-        if ends and timer.timestamp == self.spec.cleanup_time(window):
+        if ends and self._is_over(timer, window, held_in):
             self._clean(window, (actual, held_in))
             if in_flight is not None:
                 in_flight.retire(window)
+
+    def _is_over(self, timer: Timer, window: Any, held_in: Any) -> bool:
+        """Tell whether a timer ends its window.
+
+        Windows of a job before may have been allowed to be late for another time: one that has no
+        timer at its end gets it, and one whose end has passed must not stay.
+        """
+        time, cleanup = timer.timestamp, self.spec.cleanup_time(window)
+        if time < cleanup != MAX_TIMESTAMP:
+            self._end_timers.register(cleanup, timer.key, timer.group, timer.namespace)
+        if time <= cleanup or self.spec.merging:
+            return time >= cleanup
+        self.current.namespace = held_in
+        return bool(self.contents.elements())
 
     def _clean(self, window: Any, spaces: tuple[Any, Any]) -> None:
         """Remove everything of a window that is over."""
@@ -370,7 +385,7 @@ class WindowOperator(StatefulOperator):
         self.function_context.at(window, namespace)
         result = self.call(window, elements)
         if result is not None:
-            self.out.extend(result)
+            self.out.extend(whole(result))
             self._stamp(window, stamp)
         self._give_aside(window, stamp)
 
@@ -454,13 +469,12 @@ class WindowOperator(StatefulOperator):
         context.merged = members
         spec.trigger.on_merge(merged.result, context)
         context.merged = ()
-        timers = self.event_timers if self.event_time else self.processing_timers
         for member, namespace in zip(merged.members, members, strict=True):
             context.namespace = current.namespace = namespace
             spec.trigger.clear(member, context)
             cleanup = spec.cleanup_time(member)
             if cleanup != MAX_TIMESTAMP:
-                timers.delete(cleanup, current.key, current.group, namespace)
+                self._end_timers.delete(cleanup, current.key, current.group, namespace)
         if merged.sources:
             self.contents.merge(of(merged.target), [of(source) for source in merged.sources])
         current.namespace = VOID

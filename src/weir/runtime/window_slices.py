@@ -124,8 +124,10 @@ def numbered(starts: Array, step: int) -> tuple[Array, Array]:
     low, high = int(starts.min()), int(starts.max())
     if low == high:
         return np.array([low]), np.zeros(len(starts), np.int64)
-    if (high - low) // step < _DENSE:
-        return np.arange(low, high + 1, step), (starts - low) // step
+    count = (high - low) // step + 1
+    if count <= _DENSE:
+        # Not by arange with a step: it counts in floating-point numbers.
+        return low + step * np.arange(count), (starts - low) // step
     distinct, numbers = np.unique(starts, return_inverse=True)
     return distinct, numbers
 
@@ -209,7 +211,7 @@ class Slices:
 
     def _times(self, count: int, stamps: pa.Array | None, now: int) -> Array | None:
         """Return what decides the windows of the rows; None when records have to say it."""
-        if self.assigner.size >= EXTREME or abs(now) >= EXTREME:
+        if max(self.assigner.size, self.assigner.slide, abs(now)) >= EXTREME:
             return None
         if not self.event_time:
             return np.full(count, now, np.int64)

@@ -40,7 +40,7 @@ from weir.runtime.source_side import SourceSide
 from weir.slot.channel import Channel, ChannelError
 from weir.slot.memory_watch import watch_memory
 from weir.slot.messages import EpochCall, SlotFailure
-from weir.slot.service import failure_message, out_of_memory
+from weir.slot.service import failure_message, out_of_memory, without_collection
 from weir.slot.spawn import Contact, start_slot
 from weir.spark.code import unpacked_at, working_in
 
@@ -116,7 +116,8 @@ class SourceTask:
         """Turn source rows into frames."""
         _watch_memory(self)
         try:
-            with working_in(unpacked_at(self.contact)):
+            # Spark collects garbage when the task is over.
+            with working_in(unpacked_at(self.contact)), without_collection():
                 yield from self._frames(batches)
         except Exception as error:
             report_failure(self.contact, failure_message(self.attempt, -1, error))

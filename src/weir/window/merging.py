@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 from weir.window.assigners import MergingWindowAssigner, SessionWindows
 
 
+def _never(window: Any) -> bool:
+    return False
+
+
 class Merged(NamedTuple):
     """What a merge amounts to.
 
@@ -46,17 +50,21 @@ class MergingWindowSet:
         del self.mapping[window]
         self.changed = True
 
-    def add(self, new: Any, merge: Callable[[Merged], None]) -> Any:
+    def add(
+        self, new: Any, merge: Callable[[Merged], None], is_over: Callable[[Any], bool] = _never
+    ) -> Any:
         """Add the window of a record; return the window in flight that it is part of.
 
         `merge` is called for every group of windows that are one window now, unless it is one
-        window that stays as it was.
+        window that stays as it was. Windows that are over do not merge any more: a job before may
+        have let them stay for longer.
         """
         if new in self.mapping:
             return new
         groups: list[tuple[list[Any], Any]] = []
         # Sessions in flight are apart from each other: only those matter that the new one touches.
-        others = [w for w in self.mapping if w.intersects(new)] if self._sessions else self.mapping
+        near = (w for w in self.mapping if w.intersects(new)) if self._sessions else self.mapping
+        others = [w for w in near if not is_over(w)]
         if others:
             self._assigner.merge_windows([*others, new], _Groups(groups))
         result = new

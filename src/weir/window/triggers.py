@@ -16,7 +16,7 @@ from weir.common.typeinfo import Types
 from weir.errors import UsageError
 from weir.metrics import MetricGroup
 from weir.state.descriptor import ReducingStateDescriptor, StateDescriptor
-from weir.window.windows import Window
+from weir.window.windows import MAX_TIMESTAMP, Window
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVariable
@@ -390,6 +390,12 @@ class ContinuousEventTimeTrigger(_Continuous):
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Fire at the end, and at the next multiple."""
         return self._on_time(time, window, ctx)
+
+    def _next(self, time: int, window: Window, fire_time: Any, ctx: TriggerContext) -> None:
+        # Time is over, and the window has no end: nobody waits for all intervals until then.
+        if window.max_timestamp() == MAX_TIMESTAMP == ctx.get_current_watermark():
+            time = MAX_TIMESTAMP
+        super()._next(time, window, fire_time, ctx)
 
     def _set(self, time: int, ctx: TriggerContext) -> None:
         ctx.register_event_time_timer(time)

@@ -130,6 +130,22 @@ def test_tuples_and_dicts_are_taken_for_rows() -> None:
     ]
 
 
+def test_plain_tuples_make_the_batch_that_rows_make() -> None:
+    made = [(1, "a"), (2, None)]
+    rows = [Row(id=number, name=name) for number, name in made]
+    assert rows_to_batch(made, PERSON).equals(rows_to_batch(rows, PERSON))
+    assert rows_to_batch([made[0], rows[1]], PERSON).equals(rows_to_batch(rows, PERSON))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [((1,), "ROW_NAMED"), ((1, "a", 2), "ROW_NAMED"), (("x", "a"), "field 'id'"), ((), "ROW")],
+)
+def test_a_plain_tuple_that_is_no_such_row_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        rows_to_batch([(1, "a"), value], PERSON)
+
+
 def test_a_null_key_of_a_map_is_refused() -> None:
     with pytest.raises(UsageError, match="None as a key"):
         rows_to_batch([{None: 1}], Types.MAP(Types.STRING(), Types.LONG()))

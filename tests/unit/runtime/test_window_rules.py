@@ -98,6 +98,19 @@ def test_results_of_the_global_window_by_the_clock_have_its_time():
     assert op.take() == [(("k", 1), 10)]
 
 
+@pytest.mark.parametrize("interval", [1, 10])
+def test_the_end_of_time_is_not_reached_interval_by_interval(interval):
+    """A window without an end would have 2**63 of them."""
+    op = reduced(GlobalWindows.create(), ContinuousEventTimeTrigger.of(interval))
+    op.add(("k", 1, 3), ("j", 2, 25)).watermark(15)
+    op.take()
+    op.watermark(MAX)
+    found = op.take()
+    assert [value for value in found if value[0][0] == "k"][-1] == (("k", 1), MAX)
+    assert len(found) == 4  # each at its next interval, and at the end
+    assert op.timers == 0
+
+
 def test_windows_fire_in_the_order_of_their_ends():
     op = reduced(TumblingEventTimeWindows.of(10))
     op.epoch(("a", 1, 25), ("b", 2, 5), ("c", 3, 15), ("a", 4, 1))
@@ -251,6 +264,48 @@ def test_an_aggregation_needs_merge_where_windows_merge():
     op = Driver(lambda s: s.window(EventTimeSessionWindows.with_gap(10)).aggregate(Unmergeable()))
     with pytest.raises(WeirError, match="nobody merges"):
         op.add(("k", 1, 0), ("k", 2, 15), ("k", 3, 8)).watermark(MAX)
+
+
+class Odd(AggregateFunction):
+    """The sum, where it is odd; otherwise there is no result."""
+
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + value[1]
+
+    def get_result(self, accumulator):
+        return accumulator if accumulator % 2 else None
+
+    def merge(self, acc_a, acc_b):
+        return acc_a + acc_b
+
+
+class Shows(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        return elements
+
+
+@pytest.mark.parametrize("function", [None, Shows()], ids=["alone", "with a function"])
+@pytest.mark.parametrize("lateness", [0, 5], ids=["folded", "by record"])
+@pytest.mark.parametrize(
+    "assigner",
+    [
+        TumblingEventTimeWindows.of(10),
+        SlidingEventTimeWindows.of(10, 20),
+        EventTimeSessionWindows.with_gap(5),
+    ],
+    ids=repr,
+)
+def test_a_window_without_a_result_gives_nothing_and_calls_nobody(assigner, lateness, function):
+    def declare(stream):
+        stream.window(assigner).allowed_lateness(lateness).aggregate(Odd(), function)
+
+    op = Driver(declare)
+    op.add(("j", 1, 0), ("k", 2, 1), ("j", 4, 3)).watermark(100)
+    assert [value for value, _ in op.take()] == [5]
+    assert (op.entries, op.timers) == (0, 0)
 
 
 class Keeps(ProcessWindowFunction):

@@ -18,7 +18,8 @@ from benchmarks.contenders.flink_api import (
     record,
 )
 from benchmarks.contenders.flink_programs import Least
-from benchmarks.contenders.kafka_rows import PARTITIONS, numbers, spec, text
+from benchmarks.contenders.kafka_rows import numbers, spec, text
+from benchmarks.contenders.kafka_settings import TRANSACTION_MS, common, flink
 from benchmarks.contenders.window_programs import LONG, longs
 
 if PYFLINK:
@@ -40,35 +41,20 @@ else:
         KafkaSource,
     )
 
-# Flink keeps a transaction open from one checkpoint to the next; brokers allow 15 minutes.
-TRANSACTION_MS = "600000"
-
 
 def settings(told: dict[str, Any]) -> dict[str, str]:
-    """Return the configuration: checkpoints every second, two subtasks."""
-    found = {
-        "state.backend.type": "hashmap",
-        "execution.checkpointing.interval": "1 s",
-        "execution.checkpointing.mode": told["mode"],
-        "execution.checkpointing.dir": Path(told["folder"], "checkpoints").as_uri(),
-        "execution.checkpointing.num-retained": "1",
-        "parallelism.default": str(PARTITIONS),
-        # A mistake is to be seen, not repeated.
-        "restart-strategy.type": "none",
-    }
+    """Return the configuration, in PyFlink with that of thread mode."""
     if not PYFLINK:
-        return found
-    return found | {
+        return common(told)
+    return {
+        **common(told),
+        **flink(),
         "python.execution-mode": "thread",
         "python.executable": sys.executable,
         "python.client.executable": sys.executable,
         "python.fn-execution.bundle.size": "10000",
         "python.fn-execution.bundle.time": told["bundle_ms"],
         "python.state.cache-size": "1000000",
-        "taskmanager.numberOfTaskSlots": str(PARTITIONS),
-        "taskmanager.memory.network.min": "128m",
-        "taskmanager.memory.network.max": "128m",
-        "pipeline.object-reuse": "true",
         "pipeline.jars": ";".join(Path(jar).as_uri() for jar in told["jars"]),
     }
 

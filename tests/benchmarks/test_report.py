@@ -119,7 +119,7 @@ def test_sizes_are_whole_blocks_and_smoke_is_small() -> None:
                 assert size.rows > 0
             assert plan.size_for(workload, tier, "smoke").rows <= 20_000
         assert plan.size_for(workload, "fast", "full").keys == workload.keys
-    assert plan.size_for(BY_NAME["a-5m"], "fast", "full").warm == 8
+    assert plan.size_for(BY_NAME["a-5m"], "fast", "full").warm == 6
 
 
 def test_one_row_floors_are_those_of_weirs_session_and_of_a_plain_one() -> None:

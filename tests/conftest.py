@@ -14,6 +14,7 @@ from hypothesis import settings
 from tests import brokers
 from tests.examples import MATRIX_SHARE, PART, PARTS, SHARE, SLOW_SHARE, STRIDES, examples
 from tests.jvm_archive import QUICK_SPARK
+from tests.left_behind import LeftBehind
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 # JVMs of tests live for seconds: to optimise their code takes longer than it saves, and nobody
@@ -30,6 +31,11 @@ settings.load_profile("weir")
 
 # Marks of tests that take long. Their files go first, so that short ones fill up the end.
 LONG = ("cluster", "campaign", "spark", "kafka", "postgres", "mariadb", "hdfs")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let no test leave a process behind."""
+    config.pluginmanager.register(LeftBehind())
 
 
 @pytest.hookimpl(wrapper=True)

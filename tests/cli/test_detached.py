@@ -9,11 +9,11 @@ import signal
 import stat
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from tests.cli.jobs import invoke
+from tests.left_behind import end, with_variable
 
 from weir.cli.detached import LOGS_KEPT, remove_old_logs
 from weir.config import ambient
@@ -43,8 +43,11 @@ def program(folder: Path, text: str) -> str:
 
 @pytest.fixture
 def run_dir(tmp_path, monkeypatch):
-    monkeypatch.setenv("WEIR_RUN_DIR", str(tmp_path / "run"))
-    return tmp_path / "run"
+    """The directory of jobs; whatever was started with it goes with the test that started it."""
+    place = tmp_path / "run"
+    monkeypatch.setenv("WEIR_RUN_DIR", str(place))
+    yield place
+    end(with_variable("WEIR_RUN_DIR", str(place)))
 
 
 @pytest.mark.parametrize("flag", ["-cm", "--claimMode", "-rm", "--restoreMode"])
@@ -169,19 +172,11 @@ def test_an_interrupt_while_a_job_starts_leaves_it_alone(tmp_path, run_dir):
         [sys.executable, "-m", "weir.cli.main", *words], stderr=subprocess.PIPE, text=True
     )
     pid = int(up.read_text())
-    try:
-        command.send_signal(signal.SIGINT)
-        _, err = command.communicate(timeout=60)
-        assert command.returncode == 130
-        assert "goes on; look with: weir list, or its log" in err
-        os.kill(pid, 0)
-    finally:
-        # Whatever happened, neither the command nor the job stays.
-        command.kill()
-        go = threading.Thread(target=fifo.write_text, args=("go",), daemon=True)
-        go.start()
-        # Its folder goes with the test; a job that died never reads.
-        go.join(20)
+    command.send_signal(signal.SIGINT)
+    _, err = command.communicate(timeout=60)
+    assert command.returncode == 130
+    assert "goes on; look with: weir list, or its log" in err
+    os.kill(pid, 0)
 
 
 def test_logs_of_programs_that_ended_are_kept_up_to_a_number(run_dir):

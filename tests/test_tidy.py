@@ -106,7 +106,7 @@ MAY_USE = {
 MAY_CATCH_EVERYTHING = {
     "src/weir/connector/formats/column_files.py",
     "src/weir/connector/kafka/decoder.py",
-    "src/weir/connector/kafka/target.py",
+    "src/weir/connector/kafka/deadline.py",
     "src/weir/jobmanager/background.py",
     "src/weir/jobmanager/supervisor.py",
     "src/weir/queryable/gathering.py",

@@ -213,14 +213,18 @@ def expected(rows: Iterable[Mapping[str, int]]) -> list[Line]:
 
 def verdict(wanted: Counter[Line], found: Mapping[str, Counter[Line]]) -> Verdict:
     """Count what is right, lost, there too often and wrong, in all servers together."""
-    right = lost = duplicated = wrong = 0
+    counts: list[tuple[int, int, int, int]] = []
     examples: list[str] = []
     for name, lines in found.items():
-        right += (wanted & lines).total()
         missing, surplus = wanted - lines, lines - wanted
-        lost += missing.total()
-        duplicated += sum(n for line, n in surplus.items() if line in wanted)
-        wrong += sum(n for line, n in surplus.items() if line not in wanted)
+        twice = sum(n for line, n in surplus.items() if line in wanted)
+        right = (wanted & lines).total()
+        counts.append((right, missing.total(), twice, surplus.total() - twice))
         examples += [f"lost in {name}: {line}" for line in list(missing)[:3]]
         examples += [f"too often or wrong in {name}: {line}" for line in list(surplus)[:3]]
-    return Verdict(right, lost, duplicated, wrong, complaints=0, examples=tuple(examples))
+    right, lost, duplicated, wrong = map(sum, zip(*counts, strict=True))
+    places = tuple(
+        f"in {name}: right {n[0]}, lost {n[1]}, duplicated {n[2]}, wrong {n[3]}"
+        for name, n in zip(found, counts, strict=True)
+    )
+    return Verdict(right, lost, duplicated, wrong, 0, examples=tuple(examples), places=places)

@@ -24,6 +24,7 @@ PROGRAM = Path(__file__).parent / "program.py"
 BETWEEN_SERVERS = Path(__file__).parent / "ends_program.py"
 WEIR = Path(sys.executable).parent / "weir"
 BACKLOG_FILES = 6
+WIDTH = 2
 START_S = 120.0
 RECOVERY_S = 180.0
 # A JVM whose driver has ended takes a moment to follow.
@@ -43,6 +44,7 @@ class Job:
         self.drivers = 0
         self.driver: subprocess.Popen[bytes] | None = None
         self.restore: str | None = None
+        self.width = WIDTH
         self.pause = threading.Event()
         self._plan = plan
         self._environment = {
@@ -94,7 +96,8 @@ class Job:
         self.drivers += 1
         restore = self.restore or self.newest()
         self.restore = None
-        settings = [] if restore is None else ["-s", restore]
+        settings = ["-p", str(self.width)]
+        settings += [] if restore is None else ["-s", restore]
         environment = self._environment
         if self.clock is not None:
             environment = self.clock.environment(environment)

@@ -121,7 +121,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How far the output is from the right answer: records of both sinks."""
+    """How far the output is from the right answer: records of both sinks; `places` has each."""
 
     right: int
     lost: int
@@ -129,6 +129,7 @@ class Verdict:
     wrong: int
     complaints: int
     examples: tuple[str, ...]
+    places: tuple[str, ...] = ()
 
     @property
     def exact(self) -> bool:

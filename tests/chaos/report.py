@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,11 +52,18 @@ class Outcome:
     drivers: int
     faulty: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    widths: list[int] = field(default_factory=list)
+    zombies: int = 0
 
     @property
     def good(self) -> bool:
         """Tell that nothing is lost, twice, wrong or left over, and that nothing was needless."""
         return self.verdict.exact and not self.left_over and not self.faulty
+
+    def kinds(self) -> Counter[str]:
+        """Return how often each kind of fault struck, also as the second of two."""
+        struck = [kind for fault in self.recoveries for kind in (fault.kind, fault.second) if kind]
+        return Counter(kind.name for kind in struck)
 
     def summary(self, plan: Plan) -> list[str]:
         """Say it in a few lines."""
@@ -64,7 +72,13 @@ class Outcome:
             f"{plan}: {len(self.recoveries)} faults, {self.drivers} drivers, {self.rows} rows",
             f"right {v.right}, lost {v.lost}, duplicated {v.duplicated}, wrong {v.wrong}, "
             f"complaints of the transactions {v.complaints}",
+            *v.places,
+            f"faults: {', '.join(f'{name} {n}' for name, n in sorted(self.kinds().items()))}",
         ]
+        if self.widths:
+            lines.append(f"rescaled from 2: {', '.join(f'to {width}' for width in self.widths)}")
+        if self.zombies:
+            lines.append(f"slots that woke beside those of another driver: {self.zombies}")
         for name, times in by_group(self.recoveries).items():
             lines.append(f"recovery, {name}: {_times(times)}")
         lines.append(f"left over: {', '.join(self.left_over) or 'nothing'}")

@@ -42,7 +42,9 @@ class ChaosRun:
         self._say = say
         self._root = root
         self._job = Job(root, plan)
-        self._widths = 0
+        self._asked_widths = 0
+        self._widths: list[int] = []
+        self._zombies = 0
         self._faulty: list[str] = []
         self._notes: list[str] = []
 
@@ -72,6 +74,8 @@ class ChaosRun:
             drivers=job.drivers,
             faulty=self._faulty,
             notes=self._notes,
+            widths=self._widths,
+            zombies=self._zombies,
         )
 
     def _refusal(self, kind: Kind) -> str:
@@ -130,8 +134,7 @@ class ChaosRun:
             case Kind.SAVEPOINT:
                 self._asked("savepoint", "chaos")
             case Kind.RESCALE:
-                self._asked("rescale", "chaos", WIDTHS[self._widths % len(WIDTHS)])
-                self._widths += 1
+                self._rescale()
             case Kind.STOP:
                 self._stop()
             case Kind.ZOMBIE:
@@ -222,7 +225,7 @@ class ChaosRun:
             job.wait(lambda: driver.poll() is not None, RECOVERY_S, "the end of the driver")
             job.await_row(job.feed.add(), RECOVERY_S, "rows of a driver beside zombies")
         finally:
-            target.kill(sleepers, signal.SIGCONT)
+            self._zombies += target.kill(sleepers, signal.SIGCONT)
         gone = lambda: not set(sleepers) & set(target.slots())  # noqa: E731
         job.wait(gone, 60, "the end of the zombies")
 
@@ -285,11 +288,20 @@ class ChaosRun:
 
     # ---- what is asked for ----------------------------------------------------------------------
 
-    def _asked(self, *words: object) -> None:
+    def _asked(self, *words: object) -> bool:
         """Ask the job for something; that it is refused while the job recovers is no fault."""
         done = self._job.weir(*words)
         if done.returncode != 0:
             self._notes.append(f"weir {words[0]}: {(done.stderr or done.stdout).strip()[-200:]}")
+        return done.returncode == 0
+
+    def _rescale(self) -> None:
+        width = WIDTHS[self._asked_widths % len(WIDTHS)]
+        self._asked_widths += 1
+        if self._asked("rescale", "chaos", width):
+            # Another driver keeps it.
+            self._job.width = width
+            self._widths.append(width)
 
     def _stop(self) -> None:
         done = self._job.weir("stop", "--json", "chaos")

@@ -46,6 +46,10 @@ def test_the_verdict_sees_what_is_lost_twice_and_wrong_in_either_server():
     found = verdict(wanted, {"a": wanted - Counter([(3, 1, 6, 2)]), "b": twice})
     assert (found.right, found.lost, found.duplicated, found.wrong) == (7, 1, 1, 1)
     assert not found.exact
+    assert found.places == (
+        "in a: right 3, lost 1, duplicated 0, wrong 0",
+        "in b: right 4, lost 0, duplicated 1, wrong 1",
+    )
 
 
 @pytest.mark.spark
@@ -66,3 +70,5 @@ def test_eight_faults_between_servers_lose_and_duplicate_nothing(tmp_path):
     assert outcome.left_over == [], summary
     assert outcome.faulty == [], summary
     assert {fault.kind for fault in outcome.recoveries} == set(QUICK), summary
+    assert outcome.widths == [3], summary
+    assert outcome.zombies >= 2, summary

@@ -1,11 +1,13 @@
 """The public classes of Weir, and the names that the examples in their docstrings stand among.
 
 An example sees all public names, `env`, a stream of (name, amount), the same one `keyed` by name,
-a stream of `numbers`, an aggregate function `Mean` and a coroutine `ask`. Nothing runs on Spark.
+a stream of `numbers`, an aggregate function `Mean`, a coroutine `ask`, and the `place` of a
+savepoint. Nothing runs on Spark.
 """
 
 import importlib
 import pkgutil
+from pathlib import Path
 from typing import Any
 
 from tests.unit.datastream.recording import RecordingEngine
@@ -17,10 +19,12 @@ import weir.testing
 from weir.common import Types
 from weir.datastream import AggregateFunction, StreamExecutionEnvironment
 
+PLACE = str(Path(__file__).resolve().parents[1] / "golden" / "savepoints" / "all")
+
 
 def modules() -> list[Any]:
     names = ["weir.cep", "weir.common", "weir.datastream", "weir.metrics", "weir.testing"]
-    names.append("weir.table.types")
+    names += ["weir.table.types", "weir.state_processor", "weir.offline"]
     for package in (weir.common, weir.datastream):
         found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
         names += [m.name for m in found if not any(p[0] == "_" for p in m.name.split("."))]
@@ -75,5 +79,6 @@ def namespace() -> dict[str, Any]:
         "numbers": env.from_collection([1, 2], Types.LONG()),
         "Mean": Mean,
         "ask": ask,
+        "place": PLACE,
         "__name__": "example",
     }

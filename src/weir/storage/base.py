@@ -82,13 +82,23 @@ def check_path(path: str) -> str:
         UsageError: the path breaks one of these rules.
     """
     parts = path.split("/")
-    if not path or "\0" in path or any(not part or part.startswith(".") for part in parts):
+    if not is_text(path) or any(not part or part.startswith(".") for part in parts):
         msg = (
             f"storage path {path!r} is not allowed: expected a relative path such as 'a/b/c' "
-            "without '..', empty parts or parts that start with a dot"
+            "without '..', empty parts, parts that start with a dot, NUL, or bytes that are no text"
         )
         raise UsageError(msg)
     return path
+
+
+def is_text(path: str) -> bool:
+    """Tell whether file systems and checkpoints take a name: it is UTF-8, without NUL."""
+    if not path.isascii():
+        try:
+            path.encode()
+        except UnicodeEncodeError:  # bytes of a command line that are no text
+            return False
+    return "\0" not in path
 
 
 def check_range(path: str, offset: int, length: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from urllib.parse import unquote, urlsplit
 
 from weir.errors import UsageError
-from weir.storage.base import Storage
+from weir.storage.base import Storage, is_text
 from weir.storage.local import LocalStorage
 from weir.storage.memory import MemoryStorage
 from weir.storage.object_client import OBJECT_SCHEMES, parse_location
@@ -24,9 +24,10 @@ def open_storage(uri: str, options: StorageOptions | None = None) -> Storage:
     Options that are not given come from the environment of this process.
 
     Raises:
-        UsageError: the scheme is not supported, its library is missing, or the URI names another
-            host.
+        UsageError: the scheme is not supported, its library is missing, the URI names another
+            host, or it is no text.
     """
+    _check_text(unquote(uri) if uri.startswith("file:") else uri)
     scheme, separator, rest = uri.partition("://")
     if not separator:
         return LocalStorage(_local_path(uri))
@@ -55,3 +56,9 @@ def _local_path(text: str) -> str:
         msg = f"storage path {text!r} is empty: expected a directory"
         raise UsageError(msg)
     return path
+
+
+def _check_text(uri: str) -> None:
+    if not is_text(uri):
+        msg = f"storage path {uri!r} is not allowed: it has NUL, or bytes that are no UTF-8"
+        raise UsageError(msg)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from weir.errors import UsageError
+from weir.jobmanager.recovery import load_restore_point
 from weir.storage import LocalStorage, MemoryStorage, open_storage
 
 
@@ -44,3 +45,15 @@ def test_a_file_uri_of_another_host_is_refused() -> None:
 def test_an_empty_path_is_refused(uri: str) -> None:
     with pytest.raises(UsageError, match="empty"):
         open_storage(uri)
+
+
+@pytest.mark.parametrize(
+    "place", ["/tmp/a\0b", "file:///tmp/a%00b", "/tmp/\udcff", "s3://bucket/\ud800", "memory://\0"]
+)
+def test_what_is_no_text_is_refused(place: str) -> None:
+    with pytest.raises(UsageError, match="NUL, or bytes that are no UTF-8"):
+        open_storage(place)
+    with pytest.raises(UsageError, match="NUL, or bytes that are no"):
+        load_restore_point(f"{place}/chk-1")
+    with pytest.raises(UsageError, match="not allowed"):
+        open_storage("memory://place").read(place.lstrip("/"))

@@ -358,7 +358,7 @@ class Postgres(Server):
         size = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
         if os.geteuid() != 0 or subprocess.run(size, capture_output=True).returncode != 0:
             place.rmdir()
-            pytest.skip("a small disk is a tmpfs, which only root may mount")
+            refuse("a small disk is a tmpfs, which only root may mount")
         self._own(place)
         place.chmod(0o700)
         try:
@@ -415,7 +415,12 @@ class MariaDB(Server):
             *("--bind-address=127.0.0.1", f"--port={self.port}", f"--socket={self._data}/socket"),
             *(f"--init-file={self._data}/init.sql", "--innodb-flush-log-at-trx-commit=0"),
             *("--innodb-buffer-pool-size=16M", "--skip-log-bin", "--skip-name-resolve"),
+            *self._encryption(),
         ]
+
+    def _encryption(self) -> list[str]:
+        # Newer ones would make a certificate by themselves.
+        return ["--skip-ssl"]
 
     def answers(self) -> bool:
         if not _listens(self.port):
@@ -433,6 +438,19 @@ class MariaDB(Server):
     def remove(self) -> None:
         """Remove the data."""
         shutil.rmtree(self._data, ignore_errors=True)
+
+
+class SecureMariaDB(MariaDB):
+    """A MariaDB that also speaks TLS, with a certificate of an authority of its own."""
+
+    def __init__(self, folder: Path, names: tuple[str, ...] = ("localhost", "127.0.0.1")) -> None:
+        from tests.certificates import make_files
+
+        self.tls = make_files(folder / "tls", names)
+        super().__init__(folder)
+
+    def _encryption(self) -> list[str]:
+        return [f"--ssl-cert={self.tls.certificate}", f"--ssl-key={self.tls.key}"]
 
 
 _guardians: list[subprocess.Popen[bytes]] = []

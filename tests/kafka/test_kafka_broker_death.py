@@ -10,11 +10,15 @@ from tests import brokers
 from tests.kafka.topics import Topics
 
 from weir.clock import SystemClock
+from weir.common.serialization import SimpleStringSchema
 from weir.connector.commit_target import Commits
 from weir.connector.kafka.client import Connection
 from weir.connector.kafka.cluster import Cluster
 from weir.connector.kafka.offsets import KafkaTopicPartition
+from weir.connector.kafka.sink import KafkaRecordSerializationSchema, KafkaSink
 from weir.connector.kafka.target import TIMEOUT, KafkaTarget, Row
+from weir.connector.sink import WriterContext
+from weir.datastream.connectors.base import DeliveryGuarantee
 from weir.errors import StorageError
 
 pytestmark = pytest.mark.kafka
@@ -57,6 +61,31 @@ def test_a_commit_during_which_the_broker_dies_and_is_back_ends_with_its_transac
         while len(found := [value for _, value in topics.read(topic)]) < 100:
             assert commits.newest("one") == 2
         assert sorted(found) == sorted(row[2] for n in (1, 2) for row in rows(topic, n))
+
+
+def test_at_least_once_nothing_is_lost_or_out_of_order_though_the_broker_dies(
+    tmp_path: Path,
+) -> None:
+    with brokers.own("kafka", tmp_path) as broker:
+        topics = Topics(broker.address)
+        topic = topics.new(1)
+        schema = KafkaRecordSerializationSchema(topic, SimpleStringSchema())
+        made = KafkaSink.builder().set_bootstrap_servers(broker.address)
+        made.set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
+        sink = made.set_record_serializer(schema).build()
+        writer = sink.create_writer(
+            WriterContext("0a" * 16, "ab" * 16, attempt=0, subtask=0, parallelism=1)
+        )
+        sent = [str(n) for n in range(30_000)]
+        writer.write_batch(sent[:10_000], None)
+        # What the client has not sent yet, and what nobody has acknowledged, is under way.
+        broker.kill()
+        writer.write_batch(sent[10_000:20_000], None)
+        broker.start()
+        writer.write_batch(sent[20_000:], None)
+        writer.prepare(1)
+        assert [value.decode() for _, value in topics.read(topic)] == sent
+        writer.close()
 
 
 def test_offsets_are_found_where_the_leader_is_now(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import time
 import uuid
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,8 +30,15 @@ class Repr(SerializationSchema):
         return repr(element).encode()
 
 
-def sink(topics: Topics, topic: Any, guarantee: DeliveryGuarantee, **properties: str) -> KafkaSink:
-    schema = KafkaRecordSerializationSchema.builder().set_value_serialization_schema(Repr())
+def sink(
+    topics: Topics,
+    topic: Any,
+    guarantee: DeliveryGuarantee,
+    value: SerializationSchema | None = None,
+    **properties: str,
+) -> KafkaSink:
+    schema = KafkaRecordSerializationSchema.builder()
+    schema.set_value_serialization_schema(value or Repr())
     schema.set_key_serialization_schema(Repr())
     chosen = schema.set_topic if isinstance(topic, str) else schema.set_topic_selector
     made = KafkaSink.builder().set_bootstrap_servers(topics.address)
@@ -87,6 +95,81 @@ def test_records_arrive_in_order_with_keys_and_timestamps(topics: Topics, guaran
         """A transaction becomes visible a moment after its commit."""
     arrived = [(m.key(), m.value(), m.timestamp()[1]) for m in found]
     assert arrived == [(b"%d" % n, b"%d" % n, 1000 * n) for n in numbers]
+
+
+def java_partition(key: bytes, partitions: int) -> int:
+    """Return where Java's default partitioner sends a key: murmur2, without the sign."""
+    mask, factor = 0xFFFFFFFF, 0x5BD1E995
+    found = (0x9747B28C ^ len(key)) & mask
+    whole = len(key) // 4 * 4
+    for at in range(0, whole, 4):
+        word = int.from_bytes(key[at : at + 4], "little") * factor & mask
+        word = (word ^ word >> 24) * factor & mask
+        found = found * factor & mask ^ word
+    if rest := key[whole:]:
+        found = (found ^ int.from_bytes(rest, "little")) * factor & mask
+    found = (found ^ found >> 13) * factor & mask
+    return ((found ^ found >> 15) & 0x7FFFFFFF) % partitions
+
+
+def test_the_hash_of_this_test_is_the_published_one() -> None:
+    """The numbers are those of Kafka's own test of its hash."""
+    published = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
+    for key, number in published.items():
+        assert java_partition(key, 1 << 31) == number & 0x7FFFFFFF
+
+
+@pytest.mark.parametrize("guarantee", list(DeliveryGuarantee))
+def test_keys_go_to_the_partitions_where_java_sends_them(topics: Topics, guarantee) -> None:
+    topic = topics.new(7)
+    writer = sink(topics, topic, guarantee).create_writer(context())
+    writer.write_batch(list(range(300)), None)
+    writer.commit(writer.prepare(1))
+    writer.close()
+    deadline = time.monotonic() + 10
+    while len(found := topics.messages(topic)) < 300 and time.monotonic() < deadline:
+        """A transaction becomes visible a moment after its commit."""
+    assert len(found) == 300
+    assert all(m.partition() == java_partition(m.key(), 7) for m in found)
+
+
+def test_a_partitioner_of_ones_own_counts_more(topics: Topics) -> None:
+    topic = topics.new(7)
+    own = sink(topics, topic, DeliveryGuarantee.AT_LEAST_ONCE, partitioner="consistent")
+    writer = own.create_writer(context())
+    writer.write_batch(list(range(100)), None)
+    writer.close()
+    found = topics.messages(topic)
+    assert all(m.partition() == zlib.crc32(m.key()) % 7 for m in found)
+    assert len(found) == 100
+
+
+class Value(SerializationSchema):
+    def serialize(self, element: Any) -> Any:
+        return element[1]
+
+
+@pytest.mark.parametrize("guarantee", list(DeliveryGuarantee))
+def test_records_without_a_value_and_with_the_first_event_time_are_written(
+    topics: Topics, guarantee
+) -> None:
+    topic = topics.new()
+    made = sink(topics, topic, guarantee, Value())
+    writer = made.create_writer(context())
+    writer.write_batch([("a", b"1"), ("a", None)], [0, 2])
+    # Who restores the checkpoint has the rows from there.
+    prepared = writer.prepare(1)
+    heir = made.create_writer(context())
+    heir.restore(prepared)
+    heir.close()
+    writer.close()
+    deadline = time.monotonic() + 10
+    while len(found := topics.messages(topic)) < 2 and time.monotonic() < deadline:
+        """A transaction becomes visible a moment after its commit."""
+    assert [(m.key(), m.value(), m.timestamp()[1]) for m in found] == [
+        (b"('a', b'1')", b"1", 1),
+        (b"('a', None)", None, 2),
+    ]
 
 
 def test_a_record_without_a_timestamp_gets_that_of_its_sending(topics: Topics) -> None:

@@ -172,6 +172,64 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(topics: Topics,
     assert sorted(job.awaited(2)) == ["another", "grown"]
 
 
+def test_a_run_up_to_now_reads_partitions_that_were_added_since_its_savepoint(
+    topics: Topics, tmp_path
+) -> None:
+    topic = topics.new(1)
+    topics.send(topic, ["before"])
+    job = Job(opened(builder(topics, topic), tmp_path))
+    assert job.values() == ["before"]
+    saved = job.position
+    topics.grow(topic, 2)
+    topics.send(topic, ["grown", "more"], partition=1)
+    topics.send(topic, ["after"], partition=0)
+    resumed = Job(opened(builder(topics, topic), tmp_path, json.dumps(saved)), saved)
+    resumed.planner.bound()
+    topics.send(topic, ["later"], partition=1)
+    found, before = [], None
+    while resumed.position != before:
+        before = resumed.position
+        found += resumed.values()
+    assert sorted(found) == ["after", "grown", "more"]
+    # What came later is read by the next run.
+    assert Job(resumed_stream(topics, topic, tmp_path, before), before).values() == ["later"]
+
+
+def resumed_stream(topics: Topics, topic: str, tmp_path: Any, position: Any) -> PlannedSplits:
+    return opened(builder(topics, topic), tmp_path, json.dumps(position))
+
+
+def test_an_end_that_is_set_only_now_counts_for_all_partitions_that_are_there(
+    topics: Topics, tmp_path
+) -> None:
+    topic = topics.new(1)
+    topics.send(topic, ["before"])
+    job = Job(opened(builder(topics, topic), tmp_path))
+    job.values()
+    topics.grow(topic, 2)
+    topics.send(topic, ["grown"], partition=1)
+    made = builder(topics, topic).set_bounded(LATEST)
+    ending = Job(opened(made, tmp_path, json.dumps(job.position)), job.position)
+    topics.send(topic, ["too late"], partition=1)
+    ending.planner.bound()
+    assert ending.values() + ending.values() + ending.values() == ["grown"]
+    assert ending.planner.is_over(ending.position)
+    # And without it there is none any more.
+    endless = Job(resumed_stream(topics, topic, tmp_path, ending.position), ending.position)
+    assert endless.values() == ["too late"]
+
+
+def test_a_source_that_reads_other_topics_than_its_state_says_so(topics: Topics, tmp_path) -> None:
+    first, second = topics.new(1), topics.new(1)
+    topics.send(first, ["a"])
+    job = Job(opened(builder(topics, first, second), tmp_path))
+    job.values()
+    with pytest.raises(IncompatibleStateError, match=f"{first!r}, which the source does not read"):
+        opened(builder(topics, second), tmp_path, json.dumps(job.position))
+    more = opened(builder(topics, second, first), tmp_path, json.dumps(job.position))
+    assert Job(more, job.position).values() == []
+
+
 def test_bounded_input_ends_where_it_ended_at_the_start(topics: Topics, tmp_path) -> None:
     topic = topics.new()
     topics.send(topic, range(5))

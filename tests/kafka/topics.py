@@ -107,7 +107,8 @@ class Topics:
                 "enable.auto.commit": False,
             }
         )
-        partitions = self.admin.list_topics(topic, timeout=20).topics[topic].partitions
+        # Not by the admin client: a broker may have died since it last asked, unnoticed.
+        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
         consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
         found, ended = [], set()
         while len(ended) < len(partitions):

@@ -71,6 +71,36 @@ def test_a_bounded_topic_is_read_once(env, kafka):
     )
 
 
+def test_a_run_up_to_now_reads_partitions_that_were_added_since_its_savepoint(env, kafka, tmp_path):
+    topics = Topics(kafka)
+    topic = topics.new(1)
+    topics.send(topic, ["a", "b"])
+
+    def counted():
+        made = source(topics, topic).build()
+        stream = env.from_source(made, WatermarkStrategy.no_watermarks(), "kafka").uid("kafka")
+        return stream.key_by(lambda v: v).process(Count()).uid("count")
+
+    env.enable_checkpointing(200)
+    counted().print()
+    job = env.execute_async("before")
+    try:
+        wait_until(lambda: topics.committed(topic, topic) == 2, 180, "two records")
+        saved = job.stop_with_savepoint(False, (tmp_path / "savepoints").as_uri()).result()
+    finally:
+        job.cancel()
+    topics.grow(topic, 3)
+    topics.send(topic, ["a"], partition=0)
+    topics.send(topic, ["b", "c"], partition=1)
+    topics.send(topic, ["a"], partition=2)
+    configuration = Configuration()
+    configuration.set_string("execution.state-recovery.path", saved)
+    configuration.set_string("weir.trigger", "available-now")
+    env.configure(configuration)
+    got = Counter(counted().execute_and_collect())
+    assert got == Counter([("a", 2), ("a", 3), ("b", 2), ("c", 1)])
+
+
 class Remind(KeyedProcessFunction):
     """Tells when event time has passed a record."""
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from weir.common.serialization import SimpleStringSchema
 from weir.connector.decoder import END, Partition
 from weir.connector.kafka.client import Connection, translate
-from weir.connector.kafka.cluster import Subscription
+from weir.connector.kafka.cluster import Subscription, check_wanted
 from weir.connector.kafka.decoder import KafkaRecords
 from weir.connector.kafka.offsets import NO_RECORD, KafkaTopicPartition, refuse_unknown
 from weir.connector.kafka.planner import KafkaPlanner, Pace
@@ -81,6 +81,26 @@ def test_topics_are_known_by_their_ids():
         check_topics(position, {"t": "id2"})
     with pytest.raises(IncompatibleStateError, match="gone"):
         check_topics(position, {})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "missing"),
+    [
+        (Subscription(topics=("t", "u")), None),
+        (Subscription(pattern="[tu]"), None),
+        (Subscription(partitions=(A, B)), None),
+        (Subscription(topics=("u",)), 0),
+        (Subscription(pattern="t.+"), 0),
+        (Subscription(partitions=(A,)), 1),
+    ],
+)
+def test_a_source_that_reads_others_than_before_is_told_so(wanted, missing):
+    position = KafkaPosition({A: 1, B: 2})
+    if missing is None:
+        check_wanted(position, wanted)
+        return
+    with pytest.raises(IncompatibleStateError, match=f"in partition {missing} of the Kafka topic "):
+        check_wanted(position, wanted)
 
 
 def test_new_partitions_begin_at_their_beginning_and_are_read_in_the_next_epoch():
@@ -213,6 +233,21 @@ def test_passwords_are_shown_nowhere():
     assert "secret" not in str(refused.value)
 
 
+def _with(builder, key, value):
+    builder.set_topics("t").set_value_only_deserializer(SimpleStringSchema())
+    return builder.set_property(key, value).build()
+
+
+def test_properties_of_the_source_may_be_spelled_as_in_java():
+    never = _with(KafkaSource.builder(), "bootstrap.servers", "h:1")
+    assert never._flag("commit.offsets.on.checkpoint", default=True)
+    made = KafkaSource.builder().set_bootstrap_servers("h:1")
+    made.set_property("commit.offsets.on.checkpoint", "FALSE")
+    made = _with(made, "partition.discovery.interval.ms", "-1")
+    assert made._pace().discovery_ms == -1
+    assert not made._flag("commit.offsets.on.checkpoint", default=True)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -223,6 +258,9 @@ def test_passwords_are_shown_nowhere():
         (lambda b: b.build(), "needs set_topics"),
         (lambda b: b.set_starting_offsets("earliest"), "expected a KafkaOffsetsInitializer"),
         (lambda b: b.set_value_only_deserializer(str), "expected a DeserializationSchema"),
+        (lambda b: _with(b, "partition.discovery.interval.ms", "abc"), "'abc', expected a number"),
+        (lambda b: _with(b, "commit.offsets.on.checkpoint", "yes"), "'yes', expected 'true' or"),
+        (lambda b: _with(b, "max.records.per.second", "0.5"), "'0.5', expected a number >= 1"),
         (lambda b: KafkaOffsetsInitializer.timestamp("now"), "expected milliseconds"),
         (lambda b: KafkaOffsetsInitializer.offsets({}), "expected offsets"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from weir.common.serialization import SerializationSchema, SimpleStringSchema
 from weir.connector.commit_target import CommitSink, CommitTarget
 from weir.connector.kafka.sink import KafkaRecordSerializationSchema
 from weir.connector.sink import WriterContext, blamed
+from weir.errors import CorruptStateError, UsageError
 
 
 class Half(SerializationSchema):
@@ -38,6 +40,40 @@ def test_every_record_becomes_topic_key_value_and_timestamp():
 def test_values_are_bytes_whatever_a_schema_returns():
     [row] = schema(value=Half()).rows(["xxyy"], None)
     assert type(row[2]) is bytes
+
+
+class Part(SerializationSchema):
+    """Returns a part of a record as it is."""
+
+    def __init__(self, part: int) -> None:
+        self.part = part
+
+    def serialize(self, element: Any) -> Any:
+        return element[self.part]
+
+
+def test_a_record_may_have_no_value_and_no_key():
+    made = schema(value=Part(1), key=Part(0))
+    assert made.rows([(b"k", None), (None, b"v")], None) == [
+        ("t", b"k", None, None),
+        ("t", None, b"v", None),
+    ]
+
+
+@pytest.mark.parametrize("returned", [3, "text", [1, 2], True, 0.5])
+def test_what_is_no_bytes_is_refused_and_does_not_become_some(returned):
+    made = schema(value=Part(0))
+    with pytest.raises(UsageError, match=r"Part\.serialize returned .*: expected bytes, or None"):
+        made.rows([(b"good",), (returned,)], None)
+    assert made.rows([(memoryview(b"m"),)], None)[0][2] == b"m"
+
+
+def test_event_times_are_those_that_the_client_can_write():
+    """To the client 0 is now; Kafka has no time before 1970, and then Flink lets it be now."""
+    rows = schema().rows(list("abcd"), [0, None, -5, 7])
+    assert [row[3] for row in rows] == [1, None, None, 7]
+    rows = schema().rows(list("ab"), [-1, 9])
+    assert [row[3] for row in rows] == [None, 9]
 
 
 @pytest.mark.parametrize(
@@ -118,3 +154,35 @@ def test_rows_that_are_visible_already_are_neither_written_nor_remembered():
     writer.commit(prepared)
     assert shelf.given == []
     assert not writer._prepared
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"size": 15},
+        {"size": -1},
+        {"size": 2**63 - 1},
+        {"size": 2**80},
+        {"data": "AAAA"},
+        {"data": "!"},
+        {"rows": 2},
+        {"identity": 7},
+    ],
+)
+def test_rows_that_are_damaged_are_refused_by_name_and_not_written(change):
+    shelf = Shelf(remembers=False)
+    writer = ToShelf(shelf).create_writer(context())
+    writer.write_batch([1], None)
+    (prepared,) = writer.prepare(1)
+    damaged = json.dumps({**json.loads(prepared), **change}).encode()
+    with pytest.raises(CorruptStateError):
+        writer.commit([damaged])
+    assert shelf.given == []
+
+
+@pytest.mark.parametrize("damaged", [b"\xff", b"{", b'{"identity": "\xff"}', b"[" * 100_000])
+def test_a_committable_that_is_no_text_is_refused_by_name(damaged):
+    writer = ToShelf(Shelf(remembers=False)).create_writer(context())
+    for use in (writer.commit, lambda given: writer.share(given, 0, 1)):
+        with pytest.raises(CorruptStateError, match="damaged"):
+            use([damaged])

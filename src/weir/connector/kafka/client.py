@@ -80,6 +80,41 @@ _COMMON = re.compile(
 )
 
 
+# Who sets one of these to another value than idempotence needs does without it, as with Java's.
+_ALL_ACKS = ("all", "-1")
+_IN_FLIGHT_MOST = 5
+IDEMPOTENCE = "enable.idempotence"
+
+
+def producer_defaults(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return what producers are told as long as nobody has said otherwise: Java's own defaults.
+
+    librdkafka's are others: a retry might change the order of a partition's records, and a key
+    would belong to another partition than with all clients of Java.
+    """
+    own = {"partitioner": "murmur2_random", IDEMPOTENCE: "true"}
+    conflict = next((key for key in properties if _rules_out_idempotence(key, properties)), None)
+    if conflict is not None and IDEMPOTENCE not in properties:
+        own[IDEMPOTENCE] = "false"
+        warn_once(
+            log,
+            f"the Kafka property {conflict!r} rules out {IDEMPOTENCE!r}: when a broker fails, "
+            "records may arrive twice, or in another order",
+        )
+    return {key: value for key, value in own.items() if key not in properties}
+
+
+def _rules_out_idempotence(key: str, properties: Mapping[str, str]) -> bool:
+    value = properties[key]
+    if key in ("acks", "request.required.acks"):
+        return value not in _ALL_ACKS
+    if key in ("max.in.flight", "max.in.flight.requests.per.connection"):
+        return value.isdecimal() and int(value) > _IN_FLIGHT_MOST
+    if key in ("retries", "message.send.max.retries"):
+        return value == "0"
+    return key == "queuing.strategy" and value == "lifo"
+
+
 def import_kafka() -> Any:
     """Return the module `confluent_kafka`.
 
@@ -172,8 +207,12 @@ class Connection:
         return self._make(import_kafka().Consumer, {**own, **self.properties, **more})
 
     def producer(self, **more: Any) -> Any:
-        """Return a producer."""
-        return self._make(import_kafka().Producer, {**self.properties, **more})
+        """Return a producer, with Java's defaults where the properties do not say otherwise."""
+        own = producer_defaults(self.properties)
+        if "transactional.id" in more:
+            # Transactions need it: what rules it out is refused by the client, with its name.
+            own.pop(IDEMPOTENCE, None)
+        return self._make(import_kafka().Producer, {**own, **self.properties, **more})
 
     def admin(self) -> Any:
         """Return a client for questions about topics and groups."""

@@ -14,7 +14,8 @@ from weir.connector.kafka.offsets import (
     Offsets,
     refuse_unknown,
 )
-from weir.errors import UsageError
+from weir.connector.kafka.position import KafkaPosition
+from weir.errors import IncompatibleStateError, UsageError
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,30 @@ class Subscription:
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: tuple[KafkaTopicPartition, ...] = ()
+
+    def has(self, partition: KafkaTopicPartition) -> bool:
+        """Tell whether a partition is read, if there is one."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, partition.topic) is not None
+        return partition.topic in self.topics or partition in self.partitions
+
+
+def check_wanted(position: KafkaPosition, wanted: Subscription) -> None:
+    """Refuse a position in partitions that the source does not read any more.
+
+    Raises:
+        IncompatibleStateError: it names one.
+    """
+    other = sorted(p for p in position.offsets if not wanted.has(p))
+    if other:
+        topic, number = other[0]
+        msg = (
+            f"the state has a position in partition {number} of the Kafka topic {topic!r}, which "
+            "the source does not read any more: set_topics, set_topic_pattern or set_partitions "
+            "have changed under the same uid; let the source read it on, or give the source "
+            "another uid to begin anew"
+        )
+        raise IncompatibleStateError(msg)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ A position is one JSON object, which is all that another job needs::
 
     {"offsets": {"topic": {"0": 173}}, "topics": {"topic": "<id>"}, "until": {"topic": {"0": 900}}}
 
-`topics` tells a topic from another one of the same name, `until` is where bounded input ends. The
-plain form of Spark's own connector, `{"topic": {"0": 173}}`, is understood as well.
+`topics` tells a topic from another one of the same name, `until` is where bounded input ends.
+`begins`, in the form of `offsets`, says where partitions begin that were found on the way: it is
+there only where nobody said what the position before this one was. The plain form of Spark's own
+connector, `{"topic": {"0": 173}}`, is understood as well.
 
 Invariant: all decisions here are pure; positions only grow, and never beyond `until`.
 """
@@ -16,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from weir.connector.kafka.offsets import KafkaTopicPartition, Offsets
 from weir.errors import CorruptStateError, IncompatibleStateError
@@ -27,6 +30,7 @@ class _Written(msgspec.Struct, omit_defaults=True):
     offsets: _Nested
     topics: dict[str, str] = {}
     until: _Nested | None = None
+    begins: _Nested = {}
 
 
 _decode = msgspec.json.Decoder(_Written).decode
@@ -38,11 +42,13 @@ class KafkaPosition(msgspec.Struct, frozen=True):
     offsets: Offsets
     topics: dict[str, str] = {}
     until: Offsets | None = None
+    begins: Offsets = {}
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that is written down."""
         until = None if self.until is None else _nested(self.until)
-        written = _Written(_nested(self.offsets), dict(sorted(self.topics.items())), until)
+        topics = dict(sorted(self.topics.items()))
+        written = _Written(_nested(self.offsets), topics, until, _nested(self.begins))
         found: dict[str, Any] = msgspec.to_builtins(written)
         return found
 
@@ -58,7 +64,8 @@ class KafkaPosition(msgspec.Struct, frozen=True):
                 data = {"offsets": data}
             written = _decode(msgspec.json.encode(data))
             until = None if written.until is None else _flat(written.until)
-            return cls(_flat(written.offsets), written.topics, until)
+            begins = _flat(written.begins)
+            return cls(_flat(written.offsets), written.topics, until, begins)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             msg = f"{data!r:.300} is not the position of a Kafka source: {error}"
             raise CorruptStateError(msg) from error
@@ -118,7 +125,7 @@ def discover(position: KafkaPosition, earliest: Offsets, ids: Mapping[str, str])
     if not new:
         return position
     topics = {**position.topics, **{p.topic: ids[p.topic] for p in new}}
-    return KafkaPosition({**position.offsets, **new}, topics, position.until)
+    return replace(position, offsets={**position.offsets, **new}, topics=topics)
 
 
 def advance(position: KafkaPosition, ends: Offsets, limit: int | None) -> KafkaPosition:
@@ -148,7 +155,7 @@ def advance(position: KafkaPosition, ends: Offsets, limit: int | None) -> KafkaP
     if limit is not None and total > limit:
         backlog = _share(backlog, limit)
     offsets = {p: n + backlog[p] for p, n in position.offsets.items()}
-    return KafkaPosition(offsets, position.topics, position.until)
+    return replace(position, offsets=offsets)
 
 
 def _share(backlog: Offsets, limit: int) -> Offsets:
@@ -187,9 +194,16 @@ def plan_ranges(
     """Return the ranges between two positions, dealt out so that tasks have about as much to do.
 
     New partitions are among them, and with `every` all partitions, also when nothing is to be read.
+    One that `start` does not know is read from where it begins, as far as that is said.
     """
     ranges = [
-        Range(*p, start.offsets.get(p, n), n, last=end.is_over, over=end.ends(p))
+        Range(
+            *p,
+            start.offsets.get(p, end.begins.get(p, n)),
+            n,
+            last=end.is_over,
+            over=end.ends(p),
+        )
         for p, n in sorted(end.offsets.items())
         if every or n > start.offsets.get(p, -1)
     ]

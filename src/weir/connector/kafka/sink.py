@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import itemgetter, length_hint, methodcaller
 from typing import Any
@@ -89,14 +89,49 @@ class KafkaRecordSerializationSchema:
         topics = repeat(topic) if isinstance(topic, str) else _each(topic, values)
         keys = repeat(None) if key is None else _each(_serializing(key), values)
         made = _each(_serializing(self._value), values)
-        return list(zip(topics, keys, made, timestamps or repeat(None), strict=False))
+        return list(zip(topics, keys, made, _times(timestamps), strict=False))
 
 
-def _serializing(schema: SerializationSchema) -> Callable[[Any], bytes]:
+def _serializing(schema: SerializationSchema) -> Callable[[Any], bytes | None]:
     if type(schema) is SimpleStringSchema:
         return methodcaller("encode", schema.charset)
     serialize = schema.serialize
-    return lambda value: bytes(serialize(value))
+
+    def serialized(value: Any) -> bytes | None:
+        made = serialize(value)
+        return made if made is None or type(made) is bytes else _as_bytes(made, schema)
+
+    return serialized
+
+
+def _as_bytes(made: Any, schema: SerializationSchema) -> bytes:
+    """Return other buffers as bytes; a number would become as many zeros.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if isinstance(made, (bytes, bytearray, memoryview)):
+        return bytes(made)
+    msg = (
+        f"{type(schema).__name__}.serialize returned {made!r:.100}, of {type(made).__name__}: "
+        "expected bytes, or None for a record without a value or a key"
+    )
+    raise UsageError(msg)
+
+
+def _times(timestamps: list[int | None] | None) -> Iterable[int | None]:
+    """Return event times as Kafka's client can write them.
+
+    To it 0 is none: the first millisecond of 1970 becomes the second. Kafka has no time before
+    that, so such records get that of their sending, as in Flink.
+    """
+    if not timestamps:
+        return repeat(None)
+    if 0 in timestamps:
+        warn_once(log, "Kafka's client cannot write the timestamp 0: such records are given 1")
+    elif min(filter(None, timestamps), default=1) > 0:
+        return timestamps
+    return [None if time is None or time < 0 else time or 1 for time in timestamps]
 
 
 def _each(function: Callable[[Any], Any], values: list[Any]) -> list[Any]:
@@ -257,13 +292,14 @@ class KafkaSink(CommitSink):
         topic = self._serializer.topic
         topics = {topic} if isinstance(topic, str) else {row[0] for row in rows}
         least = min((self._most(name) for name in topics), default=0)
-        longest = max(map(len, map(_value, rows)), default=0)
+        longest = max(map(len, filter(None, map(_value, rows))), default=0)
         if self._serializer.has_keys:
-            longest += max(map(len, map(_key, rows)), default=0)
+            longest += max(map(len, filter(None, map(_key, rows))), default=0)
         if longest + _RECORD_OVERHEAD <= least:
             return
         for name, key, value, _ in rows:
-            size, most = len(key or b"") + len(value) + _RECORD_OVERHEAD, self._most(name)
+            size = len(key or b"") + len(value or b"") + _RECORD_OVERHEAD
+            most = self._most(name)
             if size > most:
                 msg = (
                     f"a record for topic {name!r} has {size} bytes, at most {most} "

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from weir.common.serialization import DeserializationSchema
 from weir.connector.kafka.by_spark import (
     READER,
@@ -23,15 +25,15 @@ from weir.connector.kafka.by_spark import (
     stream_rows,
 )
 from weir.connector.kafka.client import Connection
-from weir.connector.kafka.cluster import Cluster, Found, Subscription
+from weir.connector.kafka.cluster import Cluster, Found, Subscription, check_wanted
 from weir.connector.kafka.decoder import SETTING, KafkaRecords
 from weir.connector.kafka.offsets import (
     KafkaOffsetsInitializer,
     KafkaTopicPartition,
     resolve,
 )
-from weir.connector.kafka.planner import KafkaPlanner, Pace
-from weir.connector.kafka.position import KafkaPosition, check_topics
+from weir.connector.kafka.planner import PER_EPOCH, PER_SECOND, KafkaPlanner, Pace
+from weir.connector.kafka.position import KafkaPosition, check_topics, discover
 from weir.connector.kafka.reader import KafkaRanges
 from weir.connector.kafka.record import KafkaRecordDeserializationSchema
 from weir.connector.source import Opening, PlannedSplits, Source, StreamRows
@@ -43,10 +45,8 @@ log = logging.getLogger("weir.kafka")
 # Properties of the source itself, not of its clients: Flink's first, then Weir's.
 _DISCOVERY = "partition.discovery.interval.ms"
 _COMMIT = "commit.offsets.on.checkpoint"
-_PER_EPOCH = "max.records.per.epoch"
-_PER_SECOND = "max.records.per.second"
 _ON_ERROR = "on.deserialization.error"
-_OWN = {_DISCOVERY, _COMMIT, _PER_EPOCH, _PER_SECOND, _ON_ERROR, READER, "client.id.prefix"}
+_OWN = {_DISCOVERY, _COMMIT, PER_EPOCH, PER_SECOND, _ON_ERROR, READER, "client.id.prefix"}
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,9 @@ class KafkaSource(Source):
     def _start(self, opening: Opening, cluster: Cluster, found: Found) -> KafkaPosition:
         if opening.position is not None:
             position = KafkaPosition.of(json.loads(opening.position))
+            check_wanted(position, self.wanted)
             check_topics(position, found.ids)
-            return position
+            return self._ending(position, cluster, found)
         cluster.require(self.wanted, found)
         until = None
         if self.stopping is not None:
@@ -139,6 +140,20 @@ class KafkaSource(Source):
         topics = {p.topic: found.ids[p.topic] for p in found.partitions}
         return KafkaPosition(offsets, topics, until)
 
+    def _ending(self, position: KafkaPosition, cluster: Cluster, found: Found) -> KafkaPosition:
+        """Return a position with the end that the source has: none, the known one, or a new one.
+
+        A job that gets an end only now reads partitions that are new up to it, too.
+        """
+        if self.stopping is None:
+            return structs.replace(position, until=None)
+        if position.until is not None:
+            return position
+        new = [p for p in found.partitions if p not in position.offsets]
+        position = discover(position, cluster.earliest(new), found.ids)
+        until = resolve(self.stopping, found.partitions, cluster)
+        return structs.replace(position, until=until)
+
     def _check_for_spark(self) -> None:
         """Refuse what Spark's connector does not do.
 
@@ -146,7 +161,7 @@ class KafkaSource(Source):
             UsageError: it names it.
         """
         self._spark_options()
-        refused = [key for key in (_PER_SECOND, _DISCOVERY) if key in self.properties]
+        refused = [key for key in (PER_SECOND, _DISCOVERY) if key in self.properties]
         refused += ["set_bounded"] if self.bounded else []
         if refused:
             msg = (
@@ -163,13 +178,23 @@ class KafkaSource(Source):
 
     def _pace(self) -> Pace:
         pace = Pace()
-        if _PER_EPOCH in self.properties:
-            pace = replace(pace, records_per_epoch=self._number(_PER_EPOCH))
-        if _PER_SECOND in self.properties:
-            pace = replace(pace, records_per_second=self._number(_PER_SECOND))
+        if PER_EPOCH in self.properties:
+            pace = replace(pace, records_per_epoch=self._number(PER_EPOCH))
+        if PER_SECOND in self.properties:
+            pace = replace(pace, records_per_second=self._number(PER_SECOND))
         if _DISCOVERY in self.properties:
-            pace = replace(pace, discovery_ms=int(self.properties[_DISCOVERY]))
+            pace = replace(pace, discovery_ms=self._milliseconds(_DISCOVERY))
         return pace
+
+    def _milliseconds(self, key: str) -> int:
+        text = self.properties[key].strip()
+        if not text.removeprefix("-").isdecimal():
+            msg = (
+                f"the property {key!r} of the Kafka source is {text!r}, expected a number of "
+                "milliseconds; 0 or less for never"
+            )
+            raise UsageError(msg)
+        return int(text)
 
     def _number(self, key: str) -> int:
         text = self.properties[key]
@@ -179,7 +204,24 @@ class KafkaSource(Source):
         return int(text)
 
     def _flag(self, key: str, *, default: bool) -> bool:
-        return self.properties.get(key, str(default)).lower() == "true"
+        text = self.properties.get(key, str(default))
+        if text.lower() not in ("true", "false"):
+            msg = (
+                f"the property {key!r} of the Kafka source is {text!r}, expected 'true' or 'false'"
+            )
+            raise UsageError(msg)
+        return text.lower() == "true"
+
+    def _check(self) -> None:
+        """Refuse properties of the source itself whose values mean nothing.
+
+        Raises:
+            UsageError: it names the property.
+        """
+        self._pace()
+        self._flag(_COMMIT, default=True)
+        if reads_by_spark(self.properties):
+            self._check_for_spark()
 
 
 class KafkaSourceBuilder:
@@ -319,9 +361,7 @@ class KafkaSourceBuilder:
             starting=self._starting,
             stopping=self._stopping,
         )
-        source._pace()
-        if reads_by_spark(properties):
-            source._check_for_spark()
+        source._check()
         if source.group_id is None and self._starting.kind == "committed":
             msg = "KafkaOffsetsInitializer.committed_offsets() needs set_group_id"
             raise UsageError(msg)

@@ -21,8 +21,8 @@ from weir.connector.kafka.deadline import Calls
 from weir.errors import StorageError, UsageError, WeirError
 from weir.notices import warn_once
 
-Row: TypeAlias = tuple[str, bytes | None, bytes, int | None]
-"""Topic, key, value, timestamp."""
+Row: TypeAlias = tuple[str, bytes | None, bytes | None, int | None]
+"""Topic, key, value, timestamp; a record without a value says that its key is gone."""
 
 _CALL_S = 60.0
 _ASK_S = 10.0

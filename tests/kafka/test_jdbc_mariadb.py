@@ -14,12 +14,15 @@ import pytest
 from tests import brokers
 
 from weir.common import Types
+from weir.common.types import row_class
 from weir.connector.commit_target import CommitSink
 from weir.connector.sink import WriterContext
-from weir.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
+from weir.connector.source import Source
+from weir.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink, JdbcSource
 from weir.errors import StorageError, UsageError
 from weir.ids import new_job_id
 from weir.testing.commit_target_conformance import CommitTargetConformance
+from weir.testing.source_conformance import PlannedSourceConformance
 
 pytestmark = pytest.mark.mariadb
 PAIR = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
@@ -173,3 +176,52 @@ def test_a_deadlock_is_tried_again(table: Table) -> None:
     writer.commit(writer.prepare(1))
     writer.close()
     assert table.rows() == [(1, "a"), (2, "b")]
+
+
+def cipher(sink: Any) -> str:
+    """Return by what the connection of a sink is encrypted."""
+    writer = sink.create_writer(context())
+    with writer._database.transaction("looking") as cursor:
+        cursor.execute("show session status like 'Ssl_cipher'")
+        found: str = cursor.fetchone()[1]
+    writer.close()
+    return found
+
+
+def test_a_url_that_demands_tls_gets_it_or_no_connection(table: Table, tmp_path: Path) -> None:
+    def sink(url: str) -> Any:
+        return JdbcSink.sink("insert into t values (?, ?)", PAIR, options(url))
+
+    for mode in ("sslMode=REQUIRED", "useSSL=true&trustServerCertificate=true"):
+        with pytest.raises(UsageError, match=r"TLS|SSL is required"):
+            sink(f"{table.url}?{mode}").create_writer(context())
+    with brokers.running(lambda: brokers.SecureMariaDB(tmp_path, ("127.0.0.1",))) as server:
+        url = f"jdbc:mariadb://{server.address}"
+        ca = f"serverSslCert={server.tls.ca}"
+        assert cipher(sink(f"{url}?sslMode=DISABLED")) == ""
+        for said in ("sslMode=trust", f"sslMode=verify-ca&{ca}", f"useSsl=true&{ca}"):
+            assert cipher(sink(f"{url}?{said}")) != ""
+        elsewhere = url.replace("127.0.0.1", "localhost")
+        assert cipher(sink(f"{elsewhere}?sslMode=VERIFY_CA&{ca}")) != ""
+        for said in (f"{url}?sslMode=VERIFY_CA", f"{elsewhere}?sslMode=VERIFY_IDENTITY&{ca}"):
+            with pytest.raises(UsageError, match="CERTIFICATE_VERIFY_FAILED"):
+                sink(said).create_writer(context())
+
+
+class TestRangesInMariaDB(PlannedSourceConformance):
+    @pytest.fixture(autouse=True)
+    def _table(self, table: Table) -> None:
+        self.table = table
+        table.run(f"insert into {table.name} values {', '.join(map(str, self.pairs()))}")
+
+    def pairs(self) -> list[tuple[int, str]]:
+        return [(n, f"n{n}") for n in range(20)]
+
+    def make_source(self, directory: Path) -> Source:
+        made = JdbcSource.builder().set_db_url(self.table.url).set_username("test")
+        made.set_password("secret").set_sql(f"select id, name from {self.table.name}")
+        made.set_split_column("id").set_type_information(PAIR).set_rows_per_range(3)
+        return made.set_result_set_fetch_size(2).build()
+
+    def records(self) -> list[Any]:
+        return [row_class(("id", "name"))._of(pair) for pair in self.pairs()]

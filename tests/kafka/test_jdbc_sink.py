@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import logging
 import uuid
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,7 +16,9 @@ from tests import brokers
 
 from weir.common import Types
 from weir.connector.commit_target import CommitSink
+from weir.connector.jdbc.database import Database
 from weir.connector.jdbc.dialect import dialect_of
+from weir.connector.jdbc.sink import _BatchWriter
 from weir.connector.sink import WriterContext
 from weir.datastream.connectors.jdbc import (
     JdbcConnectionOptions,
@@ -113,6 +117,46 @@ def test_dates_decimals_and_bytes_arrive(table: Table) -> None:
     writer.commit(writer.prepare(1))
     assert table.run(f"select * from {table.name}_x") == [row]
     writer.close()
+
+
+@pytest.mark.postgres
+def test_a_batch_is_written_when_the_database_is_back(tmp_path: Path) -> None:
+    with brokers.own("postgres", tmp_path) as server:
+        table, pauses = Table(server.address), list[float]()
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 2:
+                server.start()
+
+        how = JdbcExecutionOptions.builder().with_max_retries(3).build()
+        statement = JdbcSink.sink(table.insert, PAIR, options(table.url))._statement
+        database = Database(options(table.url))
+        writer = _BatchWriter(statement, database, how, ManualClock(), pause=pause)
+        writer.write_batch([(1, "a")], None)
+        writer.prepare(1)
+        server.kill()
+        writer.write_batch([(2, "b")], None)
+        writer.prepare(2)
+        assert pauses == [1.0, 2.0]
+        assert table.rows() == [(1, "a"), (2, "b")]
+        server.kill()
+        writer.write_batch([(3, "c")], None)
+        with pytest.raises(StorageError, match="failed while writing a batch"):
+            writer.prepare(3)
+        assert pauses[2:] == [1.0, 2.0, 3.0]
+        writer.close()
+
+
+def test_options_without_effect_are_said(caplog: pytest.LogCaptureFixture) -> None:
+    given = options("jdbc:postgresql://h/d")
+    with caplog.at_level(logging.WARNING, "weir.jdbc"):
+        for none in (None, JdbcExecutionOptions.defaults()):
+            JdbcSink.exactly_once_sink("insert into t values (?, ?)", PAIR, given, none)
+        assert caplog.text == ""
+        how = JdbcExecutionOptions.builder().with_batch_size(7).build()
+        JdbcSink.exactly_once_sink("insert into t values (?, ?)", PAIR, given, how)
+    assert "options of JdbcSink.exactly_once_sink have no effect" in caplog.text
 
 
 def test_a_database_that_is_down_is_said_and_its_password_is_not() -> None:

@@ -1,22 +1,26 @@
-"""What every source with splits must do, as a suite to subclass.
+"""What every source with splits must do, as suites to subclass.
 
-Subclass `SourceConformance`, say how to make the source and what it holds, and let pytest collect
-the class. The suite opens the source as a job does, sends its reader and decoder through pickle as
-a task does, and reads splits in whatever order tasks may.
+Subclass `SourceConformance` for a source that opens as `Splits`, `PlannedSourceConformance` for one
+that opens as `PlannedSplits`, say how to make the source and what it holds, and let pytest collect
+the class. The suites open the source as a job does, send its planner, reader and decoder through
+pickle as engine and tasks do, and read splits in whatever order tasks may.
 """
 
 from __future__ import annotations
 
+import json
 import pickle
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from weir.codec.arrow import batch_to_rows
-from weir.connector.decoder import Columns, Piece, Records
-from weir.connector.source import Opening, Source, SplitRows, Splits
+from weir.connector.decoder import Columns, Mark, Piece, Records
+from weir.connector.source import Opening, PlannedSplits, Source, SplitPlanner, SplitRows, Splits
 
 
 class SourceConformance:
@@ -82,9 +86,114 @@ class SourceConformance:
 
     def read(self, stream: Splits, splits: Iterable[str]) -> list[Any]:
         """Return the records of some splits, as a worker sees them."""
-        sent: SplitRows = pickle.loads(pickle.dumps(SplitRows(stream.reader, stream.decoder)))
-        rows = pa.record_batch({"value": pa.array(list(splits), pa.string())})
-        return [value for decoded in sent.decode(rows) for value in _values(decoded)]
+        return [value for piece in _pieces(stream, splits) for value in _values(piece)]
+
+
+class PlannedSourceConformance:
+    """The contract of `weir.connector.source.Source` for sources that open as planned splits."""
+
+    def make_source(self, directory: Path) -> Source:
+        """Return the source under test, which has an end; `directory` is free for its input.
+
+        It is made several times, and its input is there once. Its epochs should be small, so that
+        the records make several.
+        """
+        raise NotImplementedError
+
+    def records(self) -> list[Any]:
+        """Return the records of the source, in whatever order; each can be hashed."""
+        raise NotImplementedError
+
+    def opened(self, tmp_path: Path, position: dict[str, Any] | None = None) -> PlannedSplits:
+        """Open the source as the driver of a job does, behind what another job has read."""
+        text = None if position is None else json.dumps(position)
+        stream = self.make_source(tmp_path).open(Opening("under test", tmp_path, position=text))
+        assert isinstance(stream, PlannedSplits)
+        return stream
+
+    def test_the_epochs_hold_every_record_once(self, tmp_path: Path) -> None:
+        """Whatever the number of tasks, and say where the input ends."""
+        stream = self.opened(tmp_path)
+        positions = self.positions(stream)
+        assert len(positions) > 2
+        for tasks in (1, 2, 5):
+            splits = [s for epoch in self.epochs(stream, positions, tasks) for s in epoch]
+            pieces = list(_pieces(stream, splits))
+            found = Counter(value for piece in pieces for value in _values(piece))
+            assert found == Counter(self.records())
+            assert any(isinstance(piece, Mark) and piece.last for piece in pieces)
+
+    def test_the_same_positions_give_the_same_splits_and_these_the_same_records(
+        self, tmp_path: Path
+    ) -> None:
+        """An epoch that is run again, by another planner and in another order, is the same."""
+        stream = self.opened(tmp_path)
+        positions = self.positions(stream)
+        splits = self.epochs(stream, positions, 2)
+        assert self.epochs(stream, positions, 2) == splits
+        every = [split for epoch in splits for split in epoch]
+        first = {split: self.read(stream, [split]) for split in every}
+        assert {split: self.read(stream, [split]) for split in reversed(every)} == first
+
+    def test_what_is_read_by_turns_is_what_is_read_alone(self, tmp_path: Path) -> None:
+        """Tasks of one process read side by side, and some of them stop in the middle."""
+        stream = self.opened(tmp_path)
+        splits = self.epochs(stream, self.positions(stream), 1)[0]
+        alone = [self.read(stream, [split]) for split in splits]
+        together = [_pieces(stream, [split]) for split in (*splits, *splits)]
+        begun = [[v for piece in islice(pieces, 1) for v in _values(piece)] for pieces in together]
+        rest = [[v for piece in pieces for v in _values(piece)] for pieces in together[1:]]
+        assert [a + b for a, b in zip(begun[1:], rest, strict=True)] == (alone + alone)[1:]
+
+    def test_a_job_that_resumes_at_any_position_reads_the_rest(self, tmp_path: Path) -> None:
+        """A position needs nothing else, and makes every record count once."""
+        stream = self.opened(tmp_path)
+        positions = self.positions(stream)
+        for number, position in enumerate(positions):
+            before = self.epochs(stream, positions[: number + 1], 2)
+            found = Counter(v for epoch in before for v in self.read(stream, epoch))
+            heir = self.opened(tmp_path, position)
+            for epoch in self.epochs(heir, self.positions(heir), 2):
+                found.update(self.read(heir, epoch))
+            assert found == Counter(self.records())
+
+    def positions(self, stream: PlannedSplits) -> list[dict[str, Any]]:
+        """Return where each epoch begins, and where the last one ends."""
+        planner: SplitPlanner = pickle.loads(pickle.dumps(stream.planner))
+        found = [_logged(planner.begin())]
+        assert _logged(planner.begin()) == found[0]
+        while (end := _logged(planner.advance(found[-1]))) != found[-1]:
+            found.append(end)
+        planner.close()
+        return found
+
+    def epochs(
+        self, stream: PlannedSplits, positions: list[dict[str, Any]], tasks: int
+    ) -> list[list[str]]:
+        """Return the splits of every epoch between some positions."""
+        planner: SplitPlanner = pickle.loads(pickle.dumps(stream.planner))
+        found: list[list[str]] = []
+        for start, end in pairwise(positions):
+            planned = planner.plan(start, end, tasks)
+            assert len(planned) <= tasks
+            found.append([split for task in planned for split in task])
+        planner.close()
+        return found
+
+    def read(self, stream: PlannedSplits, splits: Iterable[str]) -> list[Any]:
+        """Return the records of some splits, as a worker sees them."""
+        return [value for piece in _pieces(stream, splits) for value in _values(piece)]
+
+
+def _pieces(stream: Splits | PlannedSplits, splits: Iterable[str]) -> Iterator[Piece]:
+    sent: SplitRows = pickle.loads(pickle.dumps(SplitRows(stream.reader, stream.decoder)))
+    return sent.decode(pa.record_batch({"value": pa.array(list(splits), pa.string())}))
+
+
+def _logged(position: dict[str, Any]) -> dict[str, Any]:
+    """Return a position as it comes back out of a log."""
+    found: dict[str, Any] = json.loads(json.dumps(position))
+    return found
 
 
 def _time(path: Path) -> float:

@@ -9,7 +9,6 @@ import pickle
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,16 +19,19 @@ from tests.examples import examples
 
 from weir.codec.arrow import batch_to_rows
 from weir.common import Types
+from weir.common.types import row_class
 from weir.connector.commit_target import CommitSink
 from weir.connector.decoder import Columns, Mark, Records
 from weir.connector.jdbc.copying import Copy, plain_insert, plan_copy
 from weir.connector.jdbc.dialect import DIALECTS, MySQL, PostgreSQL, SQLite, dialect_of
+from weir.connector.jdbc.source import Position
 from weir.connector.position import position_text
 from weir.connector.sink import WriterContext
-from weir.connector.source import Opening, PlannedSplits, SplitRows
+from weir.connector.source import Opening, PlannedSplits, Source, SplitRows
 from weir.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink, JdbcSource
 from weir.errors import CorruptStateError, StorageError, UsageError
 from weir.testing.commit_target_conformance import CommitTargetConformance
+from weir.testing.source_conformance import PlannedSourceConformance
 
 PAIR = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
 
@@ -100,18 +102,6 @@ def test_every_dialect_says_its_url_and_makes_its_own_statements() -> None:
     assert forms["SQLite"] == sql
     assert forms["MySQL"] == "insert into t values (%s, 'a?%%', \"b?\", `c?`, %s)"
     assert all(d.form.startswith("jdbc:") for d in DIALECTS)
-
-
-def test_arguments_of_mysql_are_those_of_its_driver() -> None:
-    place = SimpleNamespace(url="jdbc:mysql://h/db?user=me&useSSL=false", user_name=None)
-    place.password = "x"
-    assert MySQL().arguments(place) == {
-        "host": "h",
-        "port": 3306,
-        "database": "db",
-        "user": "me",
-        "password": "x",
-    }
 
 
 def test_a_database_that_is_not_known_is_refused_without_its_password() -> None:
@@ -198,6 +188,20 @@ def test_a_full_database_is_worth_another_try_and_leaves_nothing(file: File) -> 
 
 
 # ---- source ------------------------------------------------------------------------------------
+
+
+class TestRanges(PlannedSourceConformance):
+    @pytest.fixture(autouse=True)
+    def _file(self, file: File) -> None:
+        self.file = file
+        for row in self.records():
+            file.run("insert into t values (?, ?)", *row)
+
+    def make_source(self, directory: Path) -> Source:
+        return source(self.file)
+
+    def records(self) -> list[Any]:
+        return [row_class(("id", "name"))._of((n * 7 % 40, f"n{n}")) for n in range(30)]
 
 
 def source(file: File, rows: int = 3, sql: str = "select id, name from t") -> JdbcSource:
@@ -382,3 +386,11 @@ def test_a_password_in_a_url_that_is_refused_is_not_shown(url: str) -> None:
         dialect_of(url)
     assert "canary" not in str(refused.value)
     assert "canary" not in repr(JdbcConnectionOptions(url))
+
+
+@pytest.mark.parametrize(
+    "data", [None, [], {"jdbc": 3}, {"jdbc": "\ud800"}, {"jdbc": "id", "after": []}]
+)
+def test_what_is_no_position_is_corrupt_state(data: Any) -> None:
+    with pytest.raises(CorruptStateError, match="JDBC source"):
+        Position.of(data)

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol
 from urllib.parse import parse_qsl
 
 from weir.connector.jdbc.copying import find_copy, plain_insert
+from weir.connector.jdbc.mysql_url import Tls, read_parameters
 from weir.errors import UsageError
 
 TABLE = "weir_commits"
@@ -266,8 +267,8 @@ class MySQL(Dialect):
         "default current_timestamp) engine = InnoDB",
     )
     fence = _FENCE + "on duplicate key update fence = fence + 1"
-    # Access denied, unknown database, unknown column, wrong value, no default, no right.
-    _MISTAKES = frozenset({1044, 1045, 1049, 1054, 1366, 1364, 1142})
+    # Access denied, unknown database, unknown column, wrong value, no default, no right; no TLS.
+    _MISTAKES = frozenset({1044, 1045, 1049, 1054, 1366, 1364, 1142, 2026})
     _DEADLOCK = 1213
 
     def driver(self) -> Any:
@@ -280,27 +281,51 @@ class MySQL(Dialect):
         return pymysql
 
     def arguments(self, place: Place) -> dict[str, Any]:
-        """Return the arguments of PyMySQL; it has no others that a URL could give."""
-        found = _server(_match(self, place.url), place, "3306")
-        known = {"host", "database", "user", "password"}
-        return {k: v for k, v in found.items() if k in known} | {"port": int(found["port"])}
+        """Return the arguments of PyMySQL; under `tls` lies how to encrypt, if the URL says it."""
+        match = _match(self, place.url)
+        host, port, name, rest = match.groups()
+        who = _server(match, place, "3306")
+        said = dict(parse_qsl(rest or "", keep_blank_values=True))
+        others = {key: said[key] for key in said if key not in ("user", "password")}
+        tls, more = read_parameters(others, mariadb=place.url.startswith("jdbc:mariadb"))
+        found = {"host": host, "port": int(port or 3306), "database": name, **more}
+        found |= {key: who[key] for key in ("user", "password") if key in who}
+        return found if tls is None else {**found, "tls": tls}
 
     def connect(self, place: Place) -> Any:
         """Connect; who is silent for a minute is thrown out, and with it a sleeping transaction."""
-        return self.driver().connect(
-            **self.arguments(place),
+        given: dict[str, Any] = {"connect_timeout": _CONNECT_S, **self.arguments(place)}
+        tls: Tls | None = given.pop("tls", None)
+        connection = self.driver().connect(
+            **given,
+            **({} if tls is None else tls.arguments()),
             autocommit=True,
-            connect_timeout=_CONNECT_S,
             charset="utf8mb4",
             init_command=f"set session wait_timeout = {_WAIT_S}",
         )
+        if tls is not None and tls.is_demanded:
+            self._refuse_plain(connection, place.url)
+        return connection
+
+    @staticmethod
+    def _refuse_plain(connection: Any, url: str) -> None:
+        """Refuse a connection without TLS: older drivers take one from a server that has none."""
+        with connection.cursor() as cursor:
+            cursor.execute("show session status like 'Ssl_cipher'")
+            found = cursor.fetchone()
+        if not found or not found[1]:
+            connection.close()
+            msg = f"the server of {shown_url(url)!r} offers no TLS, which the URL demands"
+            raise UsageError(msg)
 
     def is_mistake(self, error: Exception) -> bool:
         """Go by the kind of error, and by its number where one kind has both."""
         kinds = self.driver().err
         if isinstance(error, (kinds.DataError, kinds.IntegrityError, kinds.ProgrammingError)):
             return True
-        return bool(error.args) and error.args[0] in self._MISTAKES
+        # A certificate that is not trusted is one more reason why nobody could connect.
+        untrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)
+        return untrusted or (bool(error.args) and error.args[0] in self._MISTAKES)
 
     def is_conflict(self, error: Exception) -> bool:
         """Go by the number of the error."""

@@ -149,7 +149,10 @@ class JdbcExecutionOptionsBuilder:
         return self
 
     def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptionsBuilder:
-        """Write a batch when it is this old; 0 for never. Looked at when records come."""
+        """Write a batch when it is this old; 0 for never. Looked at when records come.
+
+        At the latest a batch is written with the next checkpoint.
+        """
         return self._set("batch_interval_ms", interval_ms, 0)
 
     def with_batch_size(self, size: int) -> JdbcExecutionOptionsBuilder:
@@ -157,7 +160,7 @@ class JdbcExecutionOptionsBuilder:
         return self._set("batch_size", size, 1)
 
     def with_max_retries(self, max_retries: int) -> JdbcExecutionOptionsBuilder:
-        """Try a batch again so often, on a new connection, before the job fails."""
+        """Try a batch again so often, after 1, 2, 3… seconds, before the attempt fails."""
         return self._set("max_retries", max_retries, 0)
 
     def build(self) -> JdbcExecutionOptions:

@@ -7,7 +7,9 @@ checkpoint and a marker in one transaction when the checkpoint is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +23,10 @@ from weir.connector.jdbc.options import JdbcConnectionOptions, JdbcExecutionOpti
 from weir.connector.jdbc.target import JdbcTarget
 from weir.connector.sink import Sink, SinkWriter, WriterContext, blame
 from weir.errors import StorageError, UsageError
+from weir.notices import warn_once
+
+log = logging.getLogger("weir.jdbc")
+_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,17 @@ class JdbcSink(Sink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> ExactlyOnceJdbcSink:
-        """Write the rows of a checkpoint in one transaction with a marker, when it is complete."""
+        """Write the rows of a checkpoint in one transaction with a marker, when it is complete.
+
+        Execution options have no effect: checkpoints are the batches, restarts the retries.
+        """
+        if jdbc_execution_options not in (None, JdbcExecutionOptions()):
+            warn_once(
+                log,
+                "the execution options of JdbcSink.exactly_once_sink have no effect: it writes the "
+                "rows of a checkpoint together, and what fails is tried again by the restart "
+                "strategy",
+            )
         return ExactlyOnceJdbcSink(_Statement(sql, type_info), jdbc_connection_options)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
@@ -139,6 +155,10 @@ class ExactlyOnceJdbcSink(CommitSink):
         return self._statement.parameters(values)
 
 
+def _wait(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
 class _BatchWriter(SinkWriter):
     def __init__(
         self,
@@ -146,8 +166,11 @@ class _BatchWriter(SinkWriter):
         database: Database,
         execution: JdbcExecutionOptions,
         clock: Clock,
+        *,
+        pause: Callable[[float], None] = _wait,
     ) -> None:
         self._statement = statement
+        self._pause = pause
         self._database = database
         self._execution = execution
         self._clock = clock
@@ -169,12 +192,16 @@ class _BatchWriter(SinkWriter):
         self._since_ms = self._clock.monotonic_ms()
 
     def _write(self, rows: list[tuple[Any, ...]]) -> None:
-        for left in range(self._execution.max_retries, -1, -1):
+        """Write a batch, again after a pause: a database that is away refuses within moments."""
+        retries = self._execution.max_retries
+        for number in range(1, retries + 2):
             try:
                 self._database.apply("writing a batch", partial(self._insert, rows=rows))
-            except StorageError:  # noqa: PERF203 - it is tried again
-                if not left:
+            except StorageError as error:  # noqa: PERF203 - it is tried again
+                if number > retries:
                     raise
+                log.warning("try %d of %d to write a batch: %s", number, retries + 1, error)
+                self._pause(_PAUSE_S * number)
             else:
                 return
 

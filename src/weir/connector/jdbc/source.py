@@ -53,7 +53,7 @@ class Position(msgspec.Struct, frozen=True):
         """
         try:
             return _decode_position(msgspec.json.encode(data))
-        except (msgspec.MsgspecError, TypeError) as error:
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
             msg = f"{data!r:.300} is not the position of a JDBC source: {error}"
             raise CorruptStateError(msg) from error
 
@@ -167,6 +167,10 @@ class JdbcPlanner(SplitPlanner):
     def bound(self) -> None:
         """Change nothing: the source has an end."""
 
+    def is_over(self, position: dict[str, Any]) -> bool:
+        """Tell whether all rows were read."""
+        return Position.of(position).is_over
+
 
 @dataclass(frozen=True)
 class JdbcRanges(SplitReader):
@@ -179,18 +183,27 @@ class JdbcRanges(SplitReader):
     def read(self, split: str) -> Iterator[pa.RecordBatch]:
         """Return the rows of a range."""
         wanted = _decode_range(split)
-        if wanted.upto is None:
-            return
+        return iter([] if wanted.upto is None else self._taken(wanted))
+
+    def _taken(self, wanted: Range) -> list[pa.RecordBatch]:
+        """Take the rows of a range, and leave the database.
+
+        Who reads them may take long. A transaction that waits for it would be ended by the server,
+        in every attempt again, and would keep the others of an SQLite file waiting. Drivers hold
+        all rows of an answer anyway.
+        """
         table, values = self.query.between(wanted.after, wanted.upto)
+        taken: list[pa.RecordBatch] = []
         database = Database(self.query.connection)
         try:
             with database.transaction("reading") as cursor:
                 text = f"select * from {table} order by {self.query.column}"
                 database.execute(cursor, text, values)
                 while rows := cursor.fetchmany(self.fetch):
-                    yield self._batch([tuple(row) for row in rows])
+                    taken.append(self._batch([tuple(row) for row in rows]))
         finally:
             database.close()
+        return taken
 
     def _batch(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
         columns = try_columnar(self.type_info)

@@ -45,6 +45,7 @@ def test_a_lost_answer_and_a_killed_slot_lose_and_repeat_no_row(tmp_path):
     assert found["spark"] == lakes.SPARK
     once = [3, 3, 3, 6]
     assert found["by hand"] == {"path": once, "table": once, "iceberg": once}
+    assert found["by contract"] == {"path": 3, "iceberg": 2}
     assert found["faults"] == ["answer lost", "slot killed"]
     every = {"distinct": FILES * ROWS, "again": 0, "keys": KEYS}
     assert found["job"] == {"path": every, "table": every, "iceberg": every}

@@ -7,11 +7,14 @@ cleaning up::
     {"identity", "checkpoint", "prepared_ms", "rows", "size", "data": base64 of zstd of the rows,
      "places": where their marker will lie}
 
-After the checkpoint is complete, and again after every restore, whoever holds the committable
+After the checkpoint is complete, and again after every restore, whoever holds committables
 
-1. fences its identity, so that nobody who prepared or committed under it before can go on;
-2. asks which checkpoint of it is the newest that is visible;
+1. fences all their identities, so that nobody who prepared or committed under one before can go on;
+2. asks, for each, which checkpoint of it is the newest that is visible;
 3. writes the rows of later ones, each with its marker, atomically.
+
+Subtasks do not wait for each other's fences: the rows and markers of two identities have nothing to
+do with each other, and step 2 comes behind the fence of its own identity.
 
 Invariant: the marker belongs to the identity that *prepared* the rows (job, operator, subtask), not
 to who commits them, and all committables of an identity are committed by one subtask, in order of
@@ -25,7 +28,7 @@ import logging
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -99,6 +102,13 @@ class Commits:
         self._written: dict[str, int] = {}
         self._found: dict[tuple[str, tuple[str, ...]], int | None] = {}
 
+    def fence(self, identities: Iterable[str]) -> None:
+        """Fence those identities that are not fenced yet."""
+        new = sorted(set(identities) - self._fenced)
+        if new:
+            self._target.fence(new)
+            self._fenced.update(new)
+
     def newest(self, identity: str, places: Sequence[str] = ()) -> int | None:
         """Return the newest checkpoint whose rows are visible; fences the identity first.
 
@@ -106,9 +116,7 @@ class Commits:
         """
         if identity in self._written:
             return self._written[identity]
-        if identity not in self._fenced:
-            self._target.fence([identity])
-            self._fenced.add(identity)
+        self.fence([identity])
         asked = (identity, tuple(places))
         if asked not in self._found:
             self._found[asked] = self._target.committed_in(identity, places)
@@ -132,7 +140,7 @@ class Committable(msgspec.Struct, frozen=True):
     checkpoint: int
     prepared_ms: int
     rows: int
-    size: int
+    size: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
     data: str
     places: list[str] = []
 
@@ -140,12 +148,16 @@ class Committable(msgspec.Struct, frozen=True):
 def _decode(committable: bytes) -> Committable:
     try:
         return _decoder.decode(committable)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"a committable of a sink is damaged: {error}; restore another checkpoint"
         raise CorruptStateError(msg) from error
 
 
 _decoder = msgspec.json.Decoder(Committable)
+_UNREADABLE: Final = (
+    *(ValueError, OSError, OverflowError, MemoryError, RecursionError),
+    *(pa.ArrowException, msgspec.MsgspecError),
+)
 
 
 class CommitSink(Sink):
@@ -220,8 +232,9 @@ class CommitWriter(SinkWriter):
         return [c for c, identity in mine if zlib.crc32(identity.encode()) % parallelism == subtask]
 
     def commit(self, committables: list[bytes]) -> None:
-        """Write what is not visible yet, in order of checkpoints."""
+        """Fence all who prepared, then write what is not visible yet, in order of checkpoints."""
         given = sorted(map(_decode, committables), key=lambda c: (c.identity, c.checkpoint))
+        self._commits.fence(one.identity for one in given)
         for one in given:
             self._commit(one)
 
@@ -241,11 +254,13 @@ class CommitWriter(SinkWriter):
             packed = base64.b64decode(one.data, validate=True)
             data = pa.decompress(packed, decompressed_size=one.size, codec="zstd", asbytes=True)
             rows = self._target.decode(data)
-        except (ValueError, pa.ArrowException, msgspec.MsgspecError) as error:
+        except _UNREADABLE as error:
             msg = f"rows of checkpoint {one.checkpoint} of {one.identity!r} are damaged: {error}"
             raise CorruptStateError(msg) from error
-        if len(rows) != one.rows:
-            msg = f"{one.identity!r} prepared {one.rows} rows, and {len(rows)} are there"
+        found = len(rows) if isinstance(rows, list) else None
+        if found != one.rows:
+            there = "something else is there" if found is None else f"{found} are there"
+            msg = f"{one.identity!r} prepared {one.rows} rows, and {there}"
             raise CorruptStateError(msg)
         return rows
 

@@ -163,7 +163,21 @@ class _Transaction:
 
     @staticmethod
     def from_json(entry: dict[str, Any]) -> _Transaction:
-        return _Transaction(entry["id"], entry["start_ms"], _decode(entry["handle"]))
+        identity, start_ms = entry["id"], entry["start_ms"]
+        if type(identity) is not str or type(start_ms) is not int:
+            msg = f"transaction {identity!r} began at {start_ms!r}"
+            raise TypeError(msg)
+        return _Transaction(identity, start_ms, _decode(entry["handle"]))
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What a committable holds; `context` is None where the function has none."""
+
+    checkpoint: int
+    pending: _Transaction
+    current: _Transaction | None
+    context: Any
 
 
 class TwoPhaseWriter(SinkWriter):
@@ -229,8 +243,9 @@ class TwoPhaseWriter(SinkWriter):
     def commit(self, committables: list[bytes]) -> None:
         """Commit pending transactions; all are tried, then the first error is raised."""
         first = _FirstError()
-        for committable in committables:
-            pending = _pending(_load(committable))
+        # One that is damaged is refused before another one is committed.
+        for prepared in list(map(_load, committables)):
+            pending = prepared.pending
             with first:
                 self._warn_if_late(pending)
                 live = self._open.get(pending.id)
@@ -243,15 +258,13 @@ class TwoPhaseWriter(SinkWriter):
 
     def restore(self, committables: list[bytes]) -> None:
         """Commit the pending transactions of the restored checkpoint, in their order."""
-        entries = sorted(map(_load, committables), key=lambda entry: int(entry["checkpoint"]))
-        for entry in entries:
-            pending = _pending(entry)
-            self._recover(pending)
-            if entry.get("context") is not None:
-                self._function._user_context = _decode(entry["context"])
-                handled = [pending.handle]
-                if entry.get("current") is not None:
-                    handled.append(_Transaction.from_json(entry["current"]).handle)
+        for entry in sorted(map(_load, committables), key=lambda entry: entry.checkpoint):
+            self._recover(entry.pending)
+            if entry.context is not None:
+                self._function._user_context = entry.context
+                handled = [entry.pending.handle]
+                if entry.current is not None:
+                    handled.append(entry.current.handle)
                 self._function.finish_recovering_context(handled)
 
     def _recover(self, pending: _Transaction) -> None:
@@ -339,30 +352,31 @@ class _FirstError:
             raise self._error
 
 
-def _load(committable: bytes) -> dict[str, Any]:
+def _load(committable: bytes) -> _Prepared:
     try:
         entry: dict[str, Any] = json.loads(committable)
-        _ = entry["checkpoint"], entry["pending"]["id"], entry["pending"]["handle"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        checkpoint, current = entry["checkpoint"], entry.get("current")
+        if type(checkpoint) is not int:
+            msg = f"checkpoint is {checkpoint!r}"
+            raise TypeError(msg)
+        return _Prepared(
+            checkpoint,
+            _Transaction.from_json(entry["pending"]),
+            None if current is None else _Transaction.from_json(current),
+            None if entry.get("context") is None else _decode(entry["context"]),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         message = f"transaction committable {committable!r} is damaged: {error!r}"
         raise CorruptStateError(message) from error
-    return entry
 
 
 def _split(keep: list[bytes]) -> tuple[list[Any], list[Any]]:
     """Return the handles of pending transactions, and of those that were only open."""
     entries = [_load(committable) for committable in keep]
-    ids = {entry["pending"]["id"] for entry in entries}
-    currents = [entry["current"] for entry in entries if entry.get("current") is not None]
-    still_open = [c for c in currents if c["id"] not in ids]
-    return (
-        [_pending(entry).handle for entry in entries],
-        [_Transaction.from_json(current).handle for current in still_open],
-    )
-
-
-def _pending(entry: dict[str, Any]) -> _Transaction:
-    return _Transaction.from_json(entry["pending"])
+    ids = {entry.pending.id for entry in entries}
+    currents = [entry.current for entry in entries if entry.current is not None]
+    still_open = [current.handle for current in currents if current.id not in ids]
+    return [entry.pending.handle for entry in entries], still_open
 
 
 def _encode(value: Any) -> dict[str, Any]:
@@ -375,4 +389,10 @@ def _encode(value: Any) -> dict[str, Any]:
 def _decode(entry: dict[str, Any]) -> Any:
     if "json" in entry:
         return entry["json"]
-    return pickled.loads(base64.b64decode(entry["pickle"]))
+    data = base64.b64decode(entry["pickle"], validate=True)
+    try:
+        return pickled.loads(data)
+    except Exception as error:
+        # A class that is gone, or whatever its own code comes across.
+        msg = f"the pickled handle of a transaction cannot be loaded: {error!r}"
+        raise CorruptStateError(msg) from error

@@ -29,6 +29,7 @@ from weir.connector.staged_batch import (
 )
 from weir.connector.table_targets import DeltaTarget
 from weir.errors import UsageError, UserFunctionError, WeirError
+from weir.failpoint import ProcessDeath
 from weir.graph.plan import JobPlan
 from weir.runtime.raised import user_traceback
 from weir.spark.internals import delta_version
@@ -102,7 +103,7 @@ class DriverSinks:
                 commits.write(identity, checkpoint, rows)
             else:
                 log.info("checkpoint %d of %r is visible already", checkpoint, identity)
-        except WeirError:
+        except (WeirError, ProcessDeath):
             raise
         except BaseException as error:
             # SystemExit too: it would end the thread that all later commits need.

@@ -9,8 +9,9 @@ parallelism, and compares what a reader sees.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,6 +33,10 @@ class CrashingTarget(CommitTarget):
         self._crash_at = crash_at
         self._after = after
         self.calls = 0
+        self.fault: BaseException = SimulatedCrash()
+        """What is raised there."""
+        self.interrupted: Callable[[], Any] | None = None
+        """The call that it was about to make, for one that only slept."""
 
     @property
     def retention_ms(self) -> int | None:  # type: ignore[override]
@@ -47,10 +52,11 @@ class CrashingTarget(CommitTarget):
         self.calls += 1
         dies = self.calls == self._crash_at
         if dies and not self._after:
-            raise SimulatedCrash
+            self.interrupted = partial(function, *arguments)
+            raise self.fault
         answer = function(*arguments)
         if dies:
-            raise SimulatedCrash
+            raise self.fault
         return answer
 
     def fence(self, identities: Sequence[str]) -> None:
@@ -207,6 +213,41 @@ class CommitTargetConformance:
             heir.close()
         assert Counter(self.visible())[self.record(10)] == 1
         assert Counter(self.visible())[self.record(20)] == 2
+
+    def test_whoever_prepared_is_fenced_before_the_first_row_of_a_restore_is_written(self) -> None:
+        """A restore that dies behind its first write has shut out all old subtasks, not one."""
+        job = new_job_id()
+        zombies = [self.writer(job, subtask) for subtask in range(3)]
+        for number, zombie in enumerate(zombies, 1):
+            # Each has committed before, so that it need not fence, and could go on.
+            zombie.commit(self.prepared(zombie, number))
+        prepared = [self.prepared(zombie, number) for number, zombie in enumerate(zombies, 4)]
+        everything = [one for mine in prepared for one in mine]
+        # One call fences, one asks, and one writes.
+        heir = self.writer(job, attempt=1, crash_at=3, after=True)
+        with pytest.raises(SimulatedCrash):
+            heir.restore(everything)
+        for zombie, mine in zip(zombies, prepared, strict=True):
+            with pytest.raises(WeirError):
+                zombie.commit(mine)
+        self.writer(job, attempt=2).restore(everything)
+        self.expect(*(n * 10 + i for n in range(1, 7) for i in (0, 1)))
+
+    def test_a_job_beside_one_from_its_savepoint_is_shut_out_once_and_goes_on(self) -> None:
+        """The rows of the savepoint are written once, and all later ones of both jobs."""
+        running = self.writer(job := new_job_id())
+        running.commit(self.prepared(running, 1))
+        saved = self.prepared(running, 2)
+        heir = self.writer(new_job_id())
+        heir.restore(saved)
+        both = [*saved, *self.prepared(running, 3)]
+        with pytest.raises(WeirError):
+            running.commit(both)
+        again = self.writer(job, attempt=1)
+        again.restore(both)
+        again.commit(self.prepared(again, 4))
+        heir.commit(self.prepared(heir, 5))
+        self.expect(*(n * 10 + i for n in range(1, 6) for i in (0, 1)))
 
     def test_a_zombie_that_wakes_up_writes_nothing(self) -> None:
         """Whoever is fenced cannot write any more, not even what nobody else has."""

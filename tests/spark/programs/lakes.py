@@ -1,8 +1,9 @@
-"""Rows into Delta Lake and Iceberg: by the recipe alone, then from a job that is attacked.
+"""Rows into Delta Lake and Iceberg: by the recipe and its contract, then from an attacked job.
 
 Usage: lakes.py INPUT CHECKPOINTS LOGS; prints one line of JSON.
 """
 
+import copy
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from weir.datastream.connectors.spark import DeltaTarget, IcebergTarget
 from weir.datastream.state import ValueStateDescriptor
 from weir.errors import StorageError, UsageError
 from weir.spark.driver_sinks import DriverSinks
+from weir.testing.spark_target_conformance import SparkTargetConformance
 
 ROW = Types.ROW_NAMED(["id", "n"], [Types.LONG(), Types.LONG()])
 KEYS = 5
@@ -91,6 +93,45 @@ def by_hand(spark, folder):
     return found
 
 
+class Lake(SparkTargetConformance):
+    """The contract of targets, over one table; pytest is not needed."""
+
+    checkpoints = 1
+
+    def __init__(self, spark, target, read):
+        self.spark, self.target, self.read = spark, target, read
+
+    def session(self):
+        return self.spark
+
+    def make_target(self):
+        return copy.copy(self.target)
+
+    def visible(self):
+        return self.read().collect()
+
+
+def by_contract(spark, folder):
+    """Let the driver die before and after every call; every test has a table of its own."""
+    passed = {}
+    runs = [("dies_at_any_call", {"after": False}), ("dies_at_any_call", {"after": True})]
+    runs.append(("writes_late", {}))
+    for number, (name, given) in enumerate(runs):
+        for kind, (target, read) in targets(spark, f"{folder}_{number}").items():
+            # Iceberg takes the rows of both drivers, which its target says.
+            if kind == "table" or (kind, name) == ("iceberg", "writes_late"):
+                continue
+            if kind == "path":
+                spark.createDataFrame([], "id bigint, n bigint").write.format("delta").save(
+                    f"{folder}_{number}"
+                )
+            suite = Lake(spark, target, read)
+            (test,) = (t for t in dir(suite) if t.startswith("test_") and name in t)
+            getattr(suite, test)(Path(f"{folder}_{number}_{kind}_staged"), **given)
+            passed[kind] = passed.get(kind, 0) + 1
+    return passed
+
+
 def configured(checkpoints, logs):
     made = Configuration()
     for key, value in {
@@ -147,6 +188,7 @@ def main(source, checkpoints, logs):
         found["refused"] = [refusal(spark, target) for target in both]
     else:
         found["by hand"] = by_hand(spark, f"{source}/../by_hand")
+        found["by contract"] = by_contract(spark, f"{source}/../by_contract")
         found["job"] = from_a_job(env, spark, f"{source}", f"{source}/../from_job")
         found["faults"] = faults
     print(json.dumps(found))

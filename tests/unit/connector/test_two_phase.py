@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import defaultdict
 from pathlib import Path
@@ -288,6 +289,33 @@ def test_wrong_settings_are_refused():
 def test_a_damaged_committable_is_corrupt_state(garbage):
     with pytest.raises(CorruptStateError):
         Job(Recorder(), restore=[garbage])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"checkpoint": "1"},
+        {"pending": {"id": [], "start_ms": 1, "handle": {"json": 1}}},
+        {"pending": {"id": "a", "start_ms": 1}},
+        {"pending": {"id": "a", "start_ms": 1, "handle": {"pickle": "!"}}},
+        {"pending": {"id": "a", "start_ms": 1, "handle": {"pickle": "AAAA"}}},
+        {"current": 3},
+        {"current": {"id": "b", "start_ms": None, "handle": {"json": 1}}},
+        {"context": {}},
+    ],
+)
+@pytest.mark.parametrize("use", ["restore", "commit", "discard_leftovers", "leave_newer"])
+def test_nothing_is_committed_or_aborted_beside_a_damaged_committable(tmp_path, use, change):
+    job = three_checkpoints(tmp_path)
+    whole = job.pending[0][0]
+    damaged = json.dumps({**json.loads(job.pending[1][0]), **change}).encode()
+    job.writer.abort()
+    other = ReferenceTwoPhaseSink(str(tmp_path)).create_writer(job.context)
+    before = open_files(tmp_path)
+    with pytest.raises(CorruptStateError, match="transaction"):
+        getattr(other, use)([whole, damaged])
+    assert done(tmp_path) == []
+    assert open_files(tmp_path) == before
 
 
 class Strict(ReferenceTwoPhaseSink):

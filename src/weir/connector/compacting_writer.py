@@ -127,7 +127,16 @@ def _waiting(entry: dict[str, Any]) -> Waiting:
 
 def _parts(entry: dict[str, Any]) -> list[str]:
     parts = entry.get("parts", [])
-    if type(parts) is not list or not all(type(part) is str for part in parts):
+    # They are removed: only what this sink hides in the bucket of the file can be meant.
+    bucket = os.path.dirname(entry["temp"])
+    if type(parts) is not list or not all(_is_hidden(part, bucket) for part in parts):
         msg = f"sink committable {entry!r} does not say what it was made of"
         raise CorruptStateError(msg)
     return parts
+
+
+def _is_hidden(part: Any, bucket: str) -> bool:
+    if type(part) is not str:
+        return False
+    directory, name = os.path.split(part)
+    return directory == bucket and name.startswith(".")

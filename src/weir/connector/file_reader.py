@@ -120,8 +120,10 @@ class FormattedFiles(Source):
         """Name the files; they must be there. Without any, this is a collection of nothing."""
         self.check()
         names: tuple[str, ...] = ()
+        files: list[Path] = []
         if not self.watched:
-            names = tuple(sorted({file.name for file in listed_files(self._local(), below=True)}))
+            files = listed_files(self._local(), below=True)
+            names = tuple(sorted({file.name for file in files}))
             if not names:
                 return CollectionSource([], self.get_produced_type()).open(opening)
         read = DEAD_LETTERS.tag_id in opening.side_outputs
@@ -137,6 +139,7 @@ class FormattedFiles(Source):
             schema=_BINARY_FILE,
             columns=("path",),
             only=names,
+            count=len(files),
         )
 
     def _local(self) -> Path:

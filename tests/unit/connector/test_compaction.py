@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -226,6 +227,18 @@ def test_a_waiting_file_that_changed_or_is_gone_is_noticed(tmp_path: Path) -> No
         job.writer.take_back([], 1)
     with pytest.raises(CorruptStateError, match="made of"):
         job.writer.commit([b'{"temp": "/x", "final": "/y", "size": 1, "parts": 7}'])
+
+
+@pytest.mark.parametrize("part", ["relative", "{}/visible", "{}/../.other", "{}/b/.other"])
+def test_no_file_is_removed_but_a_hidden_one_of_the_bucket(tmp_path: Path, part: str) -> None:
+    job = Job(tmp_path, checkpoints=9)
+    entry = {"temp": f"{tmp_path}/.x", "final": f"{tmp_path}/y", "size": 1}
+    (tmp_path / "visible").write_text("of somebody else")
+    (tmp_path / "y").write_text("y")
+    job.begin(LocalFileSystem())
+    with pytest.raises(CorruptStateError, match="made of"):
+        job.writer.commit([json.dumps({**entry, "parts": [part.format(tmp_path)]}).encode()])
+    assert (tmp_path / "visible").exists()
 
 
 @pytest.mark.parametrize(

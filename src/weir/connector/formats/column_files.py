@@ -1,4 +1,4 @@
-"""Files of columns by PyFlink's names: Parquet, read and written, and ORC, written."""
+"""Files of columns by PyFlink's names: Parquet and ORC, read and written."""
 
 from __future__ import annotations
 
@@ -102,40 +102,81 @@ class ParquetColumnarRowInputFormat(BulkFormat):
             reading(path, "Parquet"),
             pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file,
         ):
-            there = self._places(path, file.schema_arrow.names)
+            names = file.schema_arrow.names
+            there = _places(path, names, self.row_type, exact=self.is_case_sensitive)
             wanted = [name for name in there.values() if name is not None]
             # One thread: the task has one core, and its neighbours have theirs.
             for batch in file.iter_batches(_BATCH_ROWS, columns=wanted, use_threads=False):
-                columns = [self._column(path, batch, there[f.name], f) for f in schema]
+                columns = [_column(path, batch, there[f.name], f) for f in schema]
                 yield piece_of(columns, self.row_type)
 
-    def _places(self, path: str, names: list[str]) -> dict[str, str | None]:
-        """Return under which name a file has each field."""
-        if self.is_case_sensitive:
-            return {name: name if name in names else None for name in self.row_type.names}
-        folded: dict[str, str] = {}
-        for name in names:
-            if folded.setdefault(name.lower(), name) != name:
-                msg = f"{path!r} has columns that differ in case alone: {name!r} and another"
-                raise UsageError(msg)
-        return {name: folded.get(name.lower()) for name in self.row_type.names}
 
-    def _column(
-        self, path: str, batch: pa.RecordBatch, name: str | None, field: pa.Field
-    ) -> pa.Array:
-        if name is None:
-            return pa.nulls(batch.num_rows, field.type)
-        column = batch.column(name)
-        if column.type == field.type:
-            return column
-        try:
-            return column.cast(field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            msg = (
-                f"{path!r}: column {name!r} is of type {column.type} and does not fit the declared "
-                f"{field.type}: {error}"
-            )
-            raise UsageError(msg) from error
+@dataclass(frozen=True)
+class OrcColumnarRowInputFormat(BulkFormat):
+    """Reads the columns of a row type from ORC files; one that a file has not is None.
+
+    Example:
+        row = DataTypes.ROW([DataTypes.FIELD("id", DataTypes.INT())])
+        FileSource.for_bulk_file_format(OrcColumnarRowInputFormat(row), "/in").build()
+    """
+
+    row_type: RowType
+    is_case_sensitive: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the type."""
+        require_row_type(self.row_type, "OrcColumnarRowInputFormat")
+
+    def get_produced_type(self) -> RowTypeInfo:
+        """Return the type of the rows."""
+        return self.row_type.type_info()
+
+    def read(self, path: str, faults: Faults) -> Iterator[Piece]:
+        """Return the rows of a file, stripe by stripe."""
+        schema = arrow_schema(self.row_type)
+        # By a handle of ours: Arrow's errors do not say whether a file is missing or damaged.
+        with reading(path, "ORC"), open(path, "rb") as stream:
+            file = orc.ORCFile(stream)
+            there = _places(path, file.schema.names, self.row_type, exact=self.is_case_sensitive)
+            # Without a column Arrow would not know how many rows there are.
+            wanted = [n for n in there.values() if n is not None] or file.schema.names[:1]
+            for stripe in range(file.nstripes):
+                whole = file.read_stripe(stripe, columns=wanted)
+                for start in range(0, whole.num_rows, _BATCH_ROWS):
+                    batch = whole.slice(start, _BATCH_ROWS)
+                    columns = [_column(path, batch, there[f.name], f) for f in schema]
+                    yield piece_of(columns, self.row_type)
+
+
+def _places(
+    path: str, names: list[str], row_type: RowType, *, exact: bool
+) -> dict[str, str | None]:
+    """Return under which name a file has each field; not `exact` ones are equal but for case."""
+    if exact:
+        return {name: name if name in names else None for name in row_type.names}
+    folded: dict[str, str] = {}
+    for name in names:
+        if folded.setdefault(name.lower(), name) != name:
+            msg = f"{path!r} has columns that differ in case alone: {name!r} and another"
+            raise UsageError(msg)
+    return {name: folded.get(name.lower()) for name in row_type.names}
+
+
+def _column(path: str, batch: pa.RecordBatch, name: str | None, field: pa.Field) -> pa.Array:
+    """Return a column as it was declared; one that the file has not is empty."""
+    if name is None:
+        return pa.nulls(batch.num_rows, field.type)
+    column = batch.column(name)
+    if column.type == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        msg = (
+            f"{path!r}: column {name!r} is of type {column.type} and does not fit the declared "
+            f"{field.type}: {error}"
+        )
+        raise UsageError(msg) from error
 
 
 class ParquetBulkWriters:

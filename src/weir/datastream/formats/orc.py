@@ -1,5 +1,5 @@
-"""ORC files, at PyFlink's path."""
+"""ORC files, at PyFlink's path; PyFlink only writes them."""
 
-from weir.connector.formats.column_files import OrcBulkWriters
+from weir.connector.formats.column_files import OrcBulkWriters, OrcColumnarRowInputFormat
 
-__all__ = ["OrcBulkWriters"]
+__all__ = ["OrcBulkWriters", "OrcColumnarRowInputFormat"]

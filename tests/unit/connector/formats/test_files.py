@@ -25,7 +25,7 @@ from weir.connector.undecoded import DEAD_LETTERS, OnError
 from weir.datastream.connectors.file_system import FileSource
 from weir.datastream.formats.avro import AvroBulkWriters, AvroInputFormat, AvroSchema
 from weir.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
-from weir.datastream.formats.orc import OrcBulkWriters
+from weir.datastream.formats.orc import OrcBulkWriters, OrcColumnarRowInputFormat
 from weir.datastream.formats.parquet import (
     AvroParquetReaders,
     AvroParquetWriters,
@@ -258,26 +258,62 @@ def test_decimals_are_rounded_half_up_and_others_refused(tmp_path: Path) -> None
         written(tmp_path / "q", form, [("x",)])
 
 
-def test_columns_are_found_by_name_and_missing_ones_are_none(tmp_path: Path) -> None:
+READERS: list[Any] = [
+    (ParquetColumnarRowInputFormat, pq.write_table, "Parquet"),
+    (OrcColumnarRowInputFormat, orc.write_table, "ORC"),
+]
+
+
+@pytest.mark.parametrize(("reader", "write", "_name"), READERS)
+def test_columns_are_found_by_name_and_missing_ones_are_none(
+    tmp_path: Path, reader: Any, write: Any, _name: str
+) -> None:
     path = tmp_path / "p"
-    pq.write_table(pa.table({"NAME": ["a"], "more": [1], "id": pa.array([1], pa.int32())}), path)
-    exact = ParquetColumnarRowInputFormat(FLAT)
+    write(pa.table({"NAME": ["a"], "more": [1], "id": pa.array([1], pa.int32())}), path)
+    exact = reader(FLAT)
     assert rows(pieces(exact, path)) == [Row(id=1, name=None)]
-    folded = ParquetColumnarRowInputFormat(FLAT, is_case_sensitive=False)
+    folded = reader(FLAT, is_case_sensitive=False)
     assert rows(pieces(folded, path)) == [Row(id=1, name="a")]
-    pq.write_table(pa.table({"id": ["x"]}), path)
+    write(pa.table({"id": ["x"]}), path)
     with pytest.raises(UsageError, match="column 'id' is of type string and does not fit"):
         pieces(exact, path)
+    write(pa.table({"other": [1, 2]}), path)
+    assert rows(pieces(exact, path)) == [Row(id=None, name=None)] * 2
+    write(pa.table({"ID": [1], "Id": [2]}), path)
+    with pytest.raises(UsageError, match="differ in case alone"):
+        pieces(folded, path)
 
 
-@pytest.mark.parametrize("contents", [b"", b"PAR1", b"nonsense" * 10])
-def test_a_file_that_is_no_parquet_is_named(tmp_path: Path, contents: bytes) -> None:
-    path = tmp_path / "bad.parquet"
+@pytest.mark.parametrize("contents", [b"", b"PAR1", b"ORC", b"nonsense" * 10])
+@pytest.mark.parametrize(("reader", "_write", "name"), READERS)
+def test_a_file_of_another_format_is_named(
+    tmp_path: Path, contents: bytes, reader: Any, _write: Any, name: str
+) -> None:
+    path = tmp_path / "bad.file"
     path.write_bytes(contents)
-    with pytest.raises(UsageError, match=r"bad\.parquet' cannot be read as Parquet"):
-        pieces(ParquetColumnarRowInputFormat(FLAT), path)
+    with pytest.raises(UsageError, match=rf"bad\.file' cannot be read as {name}"):
+        pieces(reader(FLAT), path)
     with pytest.raises(StorageError, match="not there any more"):
-        pieces(ParquetColumnarRowInputFormat(FLAT), tmp_path / "none")
+        pieces(reader(FLAT), tmp_path / "none")
+
+
+def test_all_types_of_orc_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = written(tmp_path / "o", OrcBulkWriters.for_row_type(ALL), [FULL, NONE], ALL.type_info())
+    reader = OrcColumnarRowInputFormat(ALL)
+    assert rows(pieces(reader, path)) == [FULL, NONE]
+    assert reader.get_produced_type().check(FULL) == FULL
+
+
+def test_orc_stays_columns_stripe_by_stripe(tmp_path: Path) -> None:
+    path, count = tmp_path / "o", 200_000
+    table = pa.table({"id": pa.array(range(count), pa.int64()), "name": ["x" * 20] * count})
+    orc.write_table(table, path, stripe_size=1 << 20, compression="uncompressed")
+    assert orc.ORCFile(path).nstripes > 1
+    found = pieces(OrcColumnarRowInputFormat(FLAT), path)
+    assert all(isinstance(piece, Columns) for piece in found)
+    assert pa.Table.from_batches([piece.batch for piece in found]).equals(table)
+    orc.write_table(table.slice(0, 0), path)
+    assert rows(pieces(OrcColumnarRowInputFormat(FLAT), path)) == []
 
 
 def test_orc_holds_what_was_written(tmp_path: Path) -> None:
@@ -299,8 +335,9 @@ def test_orc_holds_what_was_written(tmp_path: Path) -> None:
 def test_columns_need_a_row_type(maker: Any) -> None:
     with pytest.raises(UsageError, match="needs columns"):
         maker.for_row_type(None).bind(Types.PICKLED_BYTE_ARRAY())
-    with pytest.raises(UsageError, match="needs a row type"):
-        ParquetColumnarRowInputFormat(None)  # type: ignore[arg-type]
+    for reader in (ParquetColumnarRowInputFormat, OrcColumnarRowInputFormat):
+        with pytest.raises(UsageError, match=f"{reader.__name__} needs a row type"):
+            reader(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import threading
 
 import pytest
@@ -21,7 +23,11 @@ from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import WatermarkStrategy
 from weir.datastream import KeyedProcessFunction
 from weir.datastream.functions import ProcessWindowFunction
-from weir.datastream.state import ReducingStateDescriptor, ValueStateDescriptor
+from weir.datastream.state import (
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
 from weir.datastream.window import TumblingEventTimeWindows
 from weir.errors import WeirError
 from weir.jobmanager.queries import (
@@ -98,6 +104,25 @@ def test_who_looks_changes_nothing(backend):
             job.run_epoch(take=0, checkpoint=True)
             sizes.append(job.control.history().entries[0].written)
         return sizes, all_of(queries)
+
+    assert run(look=True) == run(look=False)
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name.startswith("rocksdb")])
+def test_who_looks_into_a_database_changes_no_state(backend):
+    """Files may be cut otherwise: what was held in memory is in the database a little earlier."""
+
+    def run(look):
+        job = job_of(backend=settings_of(backend))
+        queries = queries_of(job)
+        for _ in range(6):
+            job.run_epoch(take=10, checkpoint=True)
+            if look:
+                all_of(queries)
+                queries.scan("q-seen", KeyRange(), LIVE)
+        found = all_of(queries), all_of(queries, COMMITTED)
+        return found, sorted(job.run().collected())
 
     assert run(look=True) == run(look=False)
 
@@ -382,6 +407,37 @@ def test_an_answer_that_is_too_large_is_refused():
             queries_of(job, bytes_max=20).scan("q-seen", KeyRange(), terms)
 
 
+@every_backend
+@pytest.mark.matrix
+def test_a_scan_with_a_limit_takes_no_more_from_slots(backend):
+    """All rows would be too large for an answer; the first ones of each key group are not."""
+    env = environment()
+    words = [f"w{number:04}" for number in range(2000)]
+    stream = env.from_collection(words, Types.STRING()).uid("words")
+    keyed = stream.key_by(lambda word: word, Types.STRING())
+    keyed.as_queryable_state("words").uid("last").set_max_parallelism(4)
+    job = started(env, 2, backend=settings_of(backend))
+    job.run_epoch()
+    queries = queries_of(job, bytes_max=2000)
+    for limit in (0, 1, 20):
+        found = queries.scan("words", KeyRange(), Terms("live", limit=limit)).table
+        assert found["key"].to_pylist() == words[:limit]
+    with pytest.raises(QueryLimitError, match="bytes"):
+        queries.scan("words", KeyRange(), LIVE)
+
+
+def test_what_is_expired_does_not_count_against_a_limit():
+    job = job_of()
+    queries = queries_of(job)
+    job.run_epoch(take=3)
+    job.clock.advance(TTL_MS)
+    job.run_epoch(take=3)
+    found = queries.scan("q-expiring", KeyRange(), Terms("live", limit=2)).table
+    assert found["key"].to_pylist() == [4, 5]
+    rows = queries.scan("q-seen", KeyRange(), Terms("live", limit=3)).table
+    assert rows["key"].to_pylist() == [1, 2, 3]
+
+
 def test_no_more_queries_are_answered_at_the_same_time_than_allowed():
     job = job_of()
     queries = queries_of(job, at_once=1)
@@ -464,7 +520,53 @@ def test_nothing_is_unpickled_for_a_caller():
         armed.clear()
 
 
+class Numbers(KeyedProcessFunction):
+    def open(self, runtime_context):
+        several = ListStateDescriptor("several", Types.DOUBLE())
+        several.set_queryable("several")
+        self.several = runtime_context.get_list_state(several)
+
+    def process_element(self, value, ctx):
+        self.several.add(value)
+        yield value
+
+
+def test_numbers_that_json_does_not_have_are_texts_in_rows():
+    numbers = [math.nan, math.inf, -math.inf, 1.5]
+    env = environment()
+    keyed = env.from_collection(numbers, Types.DOUBLE()).key_by(lambda n: n, Types.DOUBLE())
+    collect(keyed.process(Numbers()).uid("numbers"))
+    job = started(env)
+    job.run_epoch(checkpoint=True)
+    queries = queries_of(job)
+    for terms in (LIVE, COMMITTED):
+        rows = queries.rows(queries.get("several", numbers, terms))
+        found = {str(row["key"]): row["value"] for row in rows}
+        texts = ["NaN", "Infinity", "-Infinity"]
+        assert found == {**dict(zip(texts, texts, strict=True)), "1.5": 1.5}
+        json.dumps(rows, allow_nan=False)
+
+
 @pytest.mark.parametrize("limit", [-1, 2**63, 2**64])
 def test_a_limit_that_no_number_of_rows_has_is_refused(limit):
     with pytest.raises(QueryError, match=f"limit of a query is {limit}, expected 0 to"):
         Terms("live", limit=limit)
+
+
+@pytest.mark.parametrize(("takes_ms", "calls"), [(0, 3), (10_000, 1)])
+def test_a_slot_that_cannot_be_asked_is_asked_again_while_there_is_time(takes_ms, calls):
+    job = job_of()
+    job.run_epoch()
+    queries, asked = queries_of(job), []
+    network = job.supervisor.network
+
+    def lookup(subtask, call):
+        asked.append(subtask)
+        job.clock.advance(takes_ms)
+        msg = "no record ended in time"
+        raise WeirError(msg)
+
+    network.lookup = lookup
+    with pytest.raises(StateUnavailableError, match="no record ended in time"):
+        queries.get("total", [1], Terms())
+    assert len(asked) == calls

@@ -78,7 +78,8 @@ class Facts:
     """How true an answer is: its level, and the moment that it shows.
 
     `checkpoint_id` is the last completed checkpoint, which a committed answer is of; `epoch` the
-    newest one whose records may be in the answer; `age_ms` how long ago that moment was.
+    newest one whose records may be in the answer; `age_ms` how long ago that moment was, of a live
+    scan that of the rows which were read first.
     """
 
     level: Level
@@ -188,6 +189,9 @@ class JobQueries(Protocol):
 
     def stream(self, state: str, terms: Terms) -> tuple[Any, Iterator[Any]]:
         """Return the schema and all rows of a state, in batches, each whole in itself.
+
+        Committed rows are all of one checkpoint. Who lets the time limit pass without reading on
+        gets an error.
 
         Raises:
             QueryError: there is no answer that fulfils the terms.

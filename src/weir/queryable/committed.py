@@ -1,7 +1,8 @@
 """Committed state: the last completed checkpoint, read from its files without any slot.
 
 It is there as long as the driver is, also while the job fails over or rescales. A checkpoint that
-is deleted while it is read is left for the newer one that replaced it.
+is read is held (`weir.checkpoint.held`), so that newer ones do not take its files away: reading may
+take longer than the interval of checkpoints, and several states are read as of one moment.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -16,11 +18,13 @@ import pyarrow.compute as pc
 
 from weir.backend.address import address_of
 from weir.backend.base import VOID
+from weir.checkpoint.held import LEASE_MS, Hold
 from weir.checkpoint.metadata import CheckpointMetadata
 from weir.checkpoint.paths import is_uri
+from weir.checkpoint.retention import CheckpointRef
 from weir.checkpoint.store import load_checkpoint
 from weir.errors import CorruptStateError, StorageError, UsageError
-from weir.jobmanager.queries import QueryError, QueryRefusedError, StateUnavailableError
+from weir.jobmanager.queries import QueryRefusedError, StateUnavailableError
 from weir.jobmanager.supervisor import Supervisor
 from weir.keygroup import KeyGroupRange
 from weir.offline.contents import SnapshotContents
@@ -38,11 +42,15 @@ Addressed = dict[Any, dict[Any, Any]]
 
 @dataclass
 class OpenedCheckpoint:
-    """A checkpoint that is open: its tables, and key groups that were decoded lately."""
+    """A checkpoint that is open: its tables, and key groups that were decoded lately.
+
+    Thread-safe; files are read by all callers at the same time.
+    """
 
     contents: SnapshotContents
     _tables: dict[tuple[str, str], KeyedTable | None] = field(default_factory=dict)
     _groups: OrderedDict[tuple[str, str, int], Addressed] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def metadata(self) -> CheckpointMetadata:
@@ -52,94 +60,143 @@ class OpenedCheckpoint:
     def table(self, state: KnownState) -> KeyedTable | None:
         """Return the table of a state, None when the checkpoint holds nothing of it."""
         at = (state.operator.id, state.described.name)
-        if at not in self._tables:
-            operators = {op.id for op in self.metadata.operators}
-            try:
-                found = self.contents.keyed_state(*at) if at[0] in operators else None
-            except UsageError:
-                found = None  # no record had led to it by then
-            self._tables[at] = None if found is None else found.prepared()
-        return self._tables[at]
+        with self._lock:
+            if at not in self._tables:
+                operators = {op.id for op in self.metadata.operators}
+                try:
+                    found = self.contents.keyed_state(*at) if at[0] in operators else None
+                except UsageError:
+                    found = None  # no record had led to it by then
+                self._tables[at] = None if found is None else found.prepared()
+            return self._tables[at]
 
     def group(self, state: KnownState, group: int) -> Addressed:
         """Return the entries of a key group by key."""
         at = (state.operator.id, state.described.name, group)
-        found = self._groups.pop(at, None)
-        if found is None:
-            found = {}
-            table = self.table(state)
-            entries = () if table is None else table.entries(KeyGroupRange(group, group))
-            for entry in entries:
-                space = VOID if entry.namespace is None else entry.namespace
-                found.setdefault(entry.key, {})[address_of(entry.key, space)] = entry.value
-        self._groups[at] = found
-        while sum(map(len, self._groups.values())) > _ENTRIES_KEPT and len(self._groups) > 1:
-            self._groups.popitem(last=False)
+        with self._lock:
+            found = self._groups.pop(at, None)
+            if found is not None:
+                self._groups[at] = found
+                return found
+        found = {}
+        table = self.table(state)
+        entries = () if table is None else table.entries(KeyGroupRange(group, group))
+        for entry in entries:
+            space = VOID if entry.namespace is None else entry.namespace
+            found.setdefault(entry.key, {})[address_of(entry.key, space)] = entry.value
+        with self._lock:
+            self._groups[at] = found
+            while sum(map(len, self._groups.values())) > _ENTRIES_KEPT and len(self._groups) > 1:
+                self._groups.popitem(last=False)
         return found
 
 
-class CommittedReader:
-    """Reads the last completed checkpoint of a job; thread-safe, one caller at a time."""
+class PinnedCheckpoint:
+    """A checkpoint that stays while it is read: all that is read from it is of one moment."""
 
-    def __init__(self, job: Supervisor) -> None:
+    def __init__(
+        self, reader: CommittedReader, opened: OpenedCheckpoint, hold: Hold | None
+    ) -> None:
+        self.opened = opened
+        self._reader = reader
+        self._hold = hold
+
+    @property
+    def metadata(self) -> CheckpointMetadata:
+        """Everything there is to know about the checkpoint."""
+        return self.opened.metadata
+
+    def keys(self, state: KnownState, wanted: Mapping[int, Collection[Any]]) -> Iterator[Any]:
+        """Yield the rows of keys, given by key group.
+
+        Raises:
+            QueryError: it cannot be read, or not be shown.
+        """
+        with self._read(state):
+            for group, keys in sorted(wanted.items()):
+                self.renew()
+                by_key = self.opened.group(state, group)
+                entries = {a: v for key in keys for a, v in by_key.get(key, {}).items()}
+                if entries:
+                    batch = entries_batch(state.layout, group, entries)
+                    yield from self._reader.unexpired(state, self.metadata, [batch])
+
+    def batches(self, state: KnownState) -> Iterator[Any]:
+        """Yield all rows of a state, in batches.
+
+        Raises:
+            QueryError: it cannot be read, or not be shown.
+        """
+        with self._read(state):
+            table = self.opened.table(state)
+            for batch in () if table is None else table.batches():
+                yield from self._reader.unexpired(state, self.metadata, [batch])
+                self.renew()
+
+    def renew(self) -> None:
+        """Hold it some time longer."""
+        if self._hold is not None:
+            self._hold.renew()
+
+    @contextmanager
+    def _read(self, state: KnownState) -> Iterator[None]:
+        try:
+            yield
+        except UsageError as error:
+            msg = f"state {state.name!r} cannot be shown: {error}"
+            raise QueryRefusedError(msg) from error
+        except (StorageError, CorruptStateError) as error:
+            self._reader.forget(self.opened)
+            number = self.metadata.checkpoint_id
+            msg = f"committed state {state.name!r} of checkpoint {number} cannot be read: {error}"
+            raise StateUnavailableError(msg) from error
+
+
+class CommittedReader:
+    """Reads the last completed checkpoint of a job; thread-safe."""
+
+    def __init__(self, job: Supervisor, lease_ms: int = LEASE_MS) -> None:
+        """Read for so long between two renewals of a hold."""
         self._job = job
+        self._lease_ms = lease_ms
         self._lock = threading.RLock()
         self._opened: tuple[int, OpenedCheckpoint] | None = None
 
-    def keys(
-        self, state: KnownState, wanted: Mapping[int, Collection[Any]]
-    ) -> tuple[list[Any], CheckpointMetadata]:
-        """Return the rows of keys, given by key group, and the checkpoint that they are of.
+    @contextmanager
+    def pinned(self) -> Iterator[PinnedCheckpoint]:
+        """Open the newest checkpoint, which stays until the end of the context.
 
         Raises:
-            QueryError: there is no checkpoint that can be read.
+            StateUnavailableError: there is none, or it cannot be opened.
         """
-
-        def read(opened: OpenedCheckpoint) -> list[Any]:
-            batches = []
-            for group, keys in sorted(wanted.items()):
-                by_key = opened.group(state, group)
-                entries = {a: v for key in keys for a, v in by_key.get(key, {}).items()}
-                if entries:
-                    batches.append(entries_batch(state.layout, group, entries))
-            return self.unexpired(state, opened.metadata, batches)
-
-        return self._with_newest(state, read)
-
-    def batches(self, state: KnownState) -> tuple[Iterator[Any], CheckpointMetadata]:
-        """Return all rows of a state in batches, and the checkpoint that they are of.
-
-        Raises:
-            QueryError: there is no checkpoint that can be read.
-        """
-
-        def read(opened: OpenedCheckpoint) -> Iterator[Any]:
-            table = opened.table(state)
-            found = iter(()) if table is None else table.batches()
-            return self._streamed(state, opened.metadata, found)
-
-        return self._with_newest(state, read)
-
-    def _streamed(
-        self, state: KnownState, metadata: CheckpointMetadata, batches: Iterator[Any]
-    ) -> Iterator[Any]:
+        newest, hold = self._hold()
         try:
-            while True:
-                with self._lock:
-                    batch = next(batches, None)
-                if batch is None:
-                    return
-                yield from self.unexpired(state, metadata, [batch])
-        except (StorageError, CorruptStateError, UsageError) as error:
-            raise self._unreadable(state, error) from error
+            yield PinnedCheckpoint(self, self._open(newest), hold)
+        finally:
+            if hold is not None:
+                hold.release()
 
-    def newest(self) -> CheckpointMetadata | None:
-        """Return the last completed checkpoint, None before the first one."""
+    def read(self, what: Callable[[PinnedCheckpoint], T]) -> T:
+        """Return what is read from the newest checkpoint; from a newer one where it is lost.
+
+        Raises:
+            QueryError: there is no checkpoint that can be read.
+        """
+        left = _TRIES
+        while True:
+            left -= 1
+            with self.pinned() as pinned:
+                try:
+                    return what(pinned)
+                except StateUnavailableError:
+                    if not left or self._newest_id() == pinned.metadata.checkpoint_id:
+                        raise
+
+    def forget(self, opened: OpenedCheckpoint) -> None:
+        """Open a checkpoint anew the next time: something of it could not be read."""
         with self._lock:
-            try:
-                return self._open().metadata
-            except QueryError:
-                return None
+            if self._opened is not None and self._opened[1] is opened:
+                self._opened = None
 
     def unexpired(
         self, state: KnownState, metadata: CheckpointMetadata, batches: list[Any]
@@ -158,41 +215,32 @@ class CommittedReader:
         left = [b.filter(pc.greater(b.column(TTL_TIMESTAMP), limit)) for b in batches]
         return [batch for batch in left if batch.num_rows]
 
-    def _with_newest(
-        self, state: KnownState, read: Callable[[OpenedCheckpoint], T]
-    ) -> tuple[T, CheckpointMetadata]:
-        with self._lock:
-            for left in reversed(range(_TRIES)):
-                opened = self._open()
-                try:
-                    return read(opened), opened.metadata
-                except (StorageError, CorruptStateError, UsageError) as error:
-                    self._opened = None
-                    newer = self._newest_id() != opened.metadata.checkpoint_id
-                    if not (left and newer):
-                        raise self._unreadable(state, error) from error
-        msg = f"committed state {state.name!r} cannot be read: checkpoints come and go too fast"
-        raise StateUnavailableError(msg)
-
-    @staticmethod
-    def _unreadable(state: KnownState, error: Exception) -> QueryError:
-        if isinstance(error, UsageError):
-            return QueryRefusedError(f"state {state.name!r} cannot be shown: {error}")
-        msg = f"committed state {state.name!r} cannot be read: {error}"
-        return StateUnavailableError(msg)
+    def _newest(self) -> CheckpointRef | None:
+        refs = list(self._job.checkpoints.coordinator.completed)
+        return max(refs, key=lambda ref: ref.checkpoint_id, default=None)
 
     def _newest_id(self) -> int | None:
-        refs = list(self._job.checkpoints.coordinator.completed)
-        return max((ref.checkpoint_id for ref in refs), default=None)
+        newest = self._newest()
+        return None if newest is None else newest.checkpoint_id
 
-    def _open(self) -> OpenedCheckpoint:
-        """Return the newest checkpoint, opened once.
+    def _hold(self) -> tuple[CheckpointRef | None, Hold | None]:
+        """Hold the newest checkpoint of the job; what it started from is not its to delete."""
+        for _ in range(_TRIES):
+            newest = self._newest()
+            if newest is None:
+                return None, None
+            hold = self._job.restoration.held.take(newest.checkpoint_id, self._lease_ms)
+            if hold is not None:
+                return newest, hold
+        msg = "checkpoints come and go too fast to be read: keep more of them (num-retained)"
+        raise StateUnavailableError(msg)
+
+    def _open(self, newest: CheckpointRef | None) -> OpenedCheckpoint:
+        """Return a checkpoint, opened once; without one it is what the job started from.
 
         Raises:
             StateUnavailableError: there is none, or it cannot be opened.
         """
-        refs = list(self._job.checkpoints.coordinator.completed)
-        newest = max(refs, key=lambda ref: ref.checkpoint_id, default=None)
         point = self._job.restoration.point
         if newest is not None:
             number, uri, directory = newest.checkpoint_id, "", newest.directory
@@ -205,14 +253,16 @@ class CommittedReader:
                 "there is one"
             )
             raise StateUnavailableError(msg)
-        if self._opened is None or self._opened[0] != number:
+        with self._lock:
+            if self._opened is not None and self._opened[0] == number:
+                return self._opened[1]
             try:
                 found = self._snapshot(uri, directory)
             except (StorageError, CorruptStateError, UsageError) as error:
                 msg = f"checkpoint {number} cannot be opened: {error}"
                 raise StateUnavailableError(msg) from error
             self._opened = (number, OpenedCheckpoint(SnapshotContents(found)))
-        return self._opened[1]
+            return self._opened[1]
 
     def _snapshot(self, uri: str, directory: str) -> OpenSnapshot:
         """Open a checkpoint on the job's storage, or on another one."""

@@ -14,9 +14,10 @@ import pyarrow as pa
 from pyarrow import flight
 
 from weir.jobmanager.queries import QueryError
-from weir.queryable.protobuf import Fields, field, message, read_message, text
+from weir.queryable.protobuf import Fields, field, message, numbers, read_message, text, texts
 from weir.queryable.queries import StateQueries
 from weir.queryable.sql import SqlQueries, level_of, require_engine
+from weir.queryable.sql_info import INFO_SCHEMA, KEYS, info_columns
 
 _STATEMENT: Final = "CommandStatementQuery"
 _PREPARED: Final = "CommandPreparedStatementQuery"
@@ -37,24 +38,33 @@ _TABLES: Final = pa.schema(
 )
 _TYPES: Final = pa.schema([pa.field("table_type", pa.string(), nullable=False)])
 _WITH_SCHEMA: Final = _TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
+Columns = list[Any]
 
 
 class FlightSql:
     """Answers the calls of one driver about one job."""
 
-    def __init__(self, queries: StateQueries, level: str, memory_bytes: int) -> None:
-        """Answer at a level of truth.
+    def __init__(
+        self,
+        queries: StateQueries,
+        level: str,
+        memory_bytes: int,
+        max_age_ms: int | None = None,
+    ) -> None:
+        """Answer at a level of truth, with states that are not older than asked for.
 
         Raises:
             QueryError: it is none.
         """
-        self._sql = SqlQueries(queries, level_of(level), memory_bytes)
+        self._sql = SqlQueries(queries, level_of(level), memory_bytes, max_age_ms)
         self._queries = queries
-        self._tables: dict[str, tuple[Any, Callable[[Fields], Any]]] = {
+        self._tables: dict[str, tuple[Any, Callable[[Fields], Columns]]] = {
             "CommandGetCatalogs": (_CATALOGS, lambda _: [[_CATALOG]]),
             "CommandGetDbSchemas": (_SCHEMAS, self._schemas),
             "CommandGetTables": (_TABLES, self._known),
             "CommandGetTableTypes": (_TYPES, lambda _: [[_VIEW]]),
+            "CommandGetSqlInfo": (INFO_SCHEMA, self._info),
+            **{name: (schema, _nothing(schema)) for name, schema in KEYS.items()},
         }
 
     @staticmethod
@@ -91,19 +101,27 @@ class FlightSql:
         Raises:
             QueryError: it is no query that can be answered.
         """
+        schema = self.schema(descriptor)
         name, fields = read_message(descriptor.command or b"")
+        ticket = descriptor.command
         if name in (_STATEMENT, _PREPARED):
-            sql = _query(fields)
-            schema = self._sql.schema(sql)
-            ticket = message(_TICKET, field(1, sql.encode()))
-        elif name in self._tables:
-            schema = self._table_schema(name, fields)
-            ticket = descriptor.command
-        else:
-            msg = f"{name} of Arrow Flight SQL is not served here"
-            raise QueryError(msg)
+            ticket = message(_TICKET, field(1, _query(fields).encode()))
         endpoint = flight.FlightEndpoint(flight.Ticket(ticket), [])
         return flight.FlightInfo(schema, descriptor, [endpoint], -1, total_bytes=-1)
+
+    def schema(self, descriptor: Any) -> Any:
+        """Return the columns of a result.
+
+        Raises:
+            QueryError: it is no query that can be answered.
+        """
+        name, fields = read_message(descriptor.command or b"")
+        if name in (_STATEMENT, _PREPARED):
+            return self._sql.schema(_query(fields))
+        if name in self._tables:
+            return self._table_schema(name, fields)
+        msg = f"{name} of Arrow Flight SQL is not served here"
+        raise QueryError(msg)
 
     def result(self, ticket: bytes) -> Any:
         """Return the rows that a ticket stands for.
@@ -119,7 +137,10 @@ class FlightSql:
             raise QueryError(msg)
         columns = self._tables[name][1](fields)
         schema = self._table_schema(name, fields)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+        arrays = [
+            found if isinstance(found, pa.Array) else pa.array(found, column.type)
+            for found, column in zip(columns, schema, strict=True)
+        ]
         return flight.RecordBatchStream(pa.Table.from_arrays(arrays, schema=schema))
 
     def _table_schema(self, name: str, fields: Fields) -> Any:
@@ -127,18 +148,26 @@ class FlightSql:
             return _WITH_SCHEMA
         return self._tables[name][0]
 
-    def _schemas(self, fields: Fields) -> list[list[str]]:
-        names = sorted({state.place for state in self._queries.catalog.states()})
+    def _info(self, fields: Fields) -> Columns:
+        return info_columns(numbers(fields, 1), self._queries.limits.timeout_ms)
+
+    def _schemas(self, fields: Fields) -> Columns:
+        here = _is_here(fields)
+        names = sorted({state.place for state in self._queries.catalog.states() if here})
         wanted = [name for name in names if _like(name, text(fields, 2))]
         return [[_CATALOG] * len(wanted), wanted]
 
-    def _known(self, fields: Fields) -> list[list[Any]]:
+    def _known(self, fields: Fields) -> Columns:
+        kinds = texts(fields, 4)
+        here = _is_here(fields) and (not kinds or _VIEW in kinds)
         found = [
             state
             for state in self._queries.catalog.states()
-            if _like(state.place, text(fields, 2)) and _like(state.described.name, text(fields, 3))
+            if here
+            and _like(state.place, text(fields, 2))
+            and _like(state.described.name, text(fields, 3))
         ]
-        columns: list[list[Any]] = [
+        columns: Columns = [
             [_CATALOG] * len(found),
             [state.place for state in found],
             [state.described.name for state in found],
@@ -147,6 +176,15 @@ class FlightSql:
         if fields.get(5, [0])[-1]:
             columns.append([s.layout.schema.serialize().to_pybytes() for s in found])
         return columns
+
+
+def _nothing(schema: Any) -> Callable[[Fields], Columns]:
+    return lambda _: [[] for _ in schema]
+
+
+def _is_here(fields: Fields) -> bool:
+    """Tell whether the only catalog is meant; no text means any."""
+    return text(fields, 1) in (None, _CATALOG)
 
 
 def _query(fields: Fields) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
+from weir.clock import Clock
 from weir.errors import UsageError, WeirError
 from weir.graph.plan import JobPlan
 from weir.jobmanager.network import SlotNetwork
@@ -106,7 +107,10 @@ class LiveReader:
         plan: Callable[[], JobPlan],
         limits: QueryLimits,
         pause: Callable[[float], object],
+        *,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._network = network
         self._plan = plan
         self._limits = limits
@@ -136,40 +140,48 @@ class LiveReader:
         pairs = sorted(wanted)
         return self._found(state, [group for group, _ in pairs], [key for _, key in pairs])
 
-    def groups(self, state: KnownState) -> Iterator[tuple[list[Any], int | None]]:
+    def groups(
+        self, state: KnownState, limit: int | None = None
+    ) -> Iterator[tuple[list[Any], int | None]]:
         """Yield the rows of each key group, which are of one moment, and the epoch of them.
+
+        With a limit it is that many entries of each group, those of its first keys.
 
         Raises:
             QueryError: slots cannot be asked, or another attempt has begun meanwhile.
         """
         attempt = self._network.registry.attempt
         for group in range(state.operator.max_parallelism):
-            parts, epoch = self._found(state, [group], None)
+            parts, epoch = self._found(state, [group], None, limit)
             yield self._rows(state, partial(_of_group, state, group, parts)), epoch
             if self._network.registry.attempt != attempt:
                 msg = f"the job began a new attempt during the scan: {_INSTEAD}"
                 raise StateUnavailableError(msg)
 
     def _found(
-        self, state: KnownState, groups: list[int], keys: list[bytes] | None
+        self,
+        state: KnownState,
+        groups: list[int],
+        keys: list[bytes] | None,
+        limit: int | None = None,
     ) -> tuple[list[bytes], int | None]:
         """Ask again where key groups have moved, or nobody is there for a moment."""
-        left = TRIES
+        left, deadline = TRIES, self._clock.monotonic_ms() + self._limits.timeout_ms
         while True:
             left -= 1
             try:
-                return self._once(state, groups, keys)
+                return self._once(state, groups, keys, limit)
             except StateUnavailableError:
-                if not left:
+                if not left or self._clock.monotonic_ms() >= deadline:
                     raise
             self._pause(PAUSE_S)
 
     def _once(
-        self, state: KnownState, groups: list[int], keys: list[bytes] | None
+        self, state: KnownState, groups: list[int], keys: list[bytes] | None, limit: int | None
     ) -> tuple[list[bytes], int | None]:
         parts: list[bytes] = []
         epochs: list[int] = []
-        for subtask, lookup in self._dealt(state, groups, keys).items():
+        for subtask, lookup in self._dealt(state, groups, keys, limit).items():
             try:
                 answer = self._queue(subtask).ask([lookup])
             except StateUnavailableError:
@@ -184,7 +196,7 @@ class LiveReader:
         return parts, max(epochs, default=None)
 
     def _dealt(
-        self, state: KnownState, groups: list[int], keys: list[bytes] | None
+        self, state: KnownState, groups: list[int], keys: list[bytes] | None, limit: int | None
     ) -> dict[int, StateLookup]:
         """Deal look-ups out; the parallelism is that of now."""
         operator = next(op for op in self._plan().operators if op.id == state.operator.id)
@@ -197,6 +209,7 @@ class LiveReader:
                 state.described.name,
                 [groups[place] for place in own],
                 None if keys is None else [keys[place] for place in own],
+                limit=limit,
             )
         return dealt
 

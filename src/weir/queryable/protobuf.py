@@ -86,6 +86,34 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
+def numbers(fields: Fields, number: int) -> list[int]:
+    """Return the numbers of a repeated field, packed or one by one.
+
+    Raises:
+        QueryError: they break off.
+    """
+    found: list[int] = []
+    for value in fields.get(number, ()):
+        if isinstance(value, int):
+            found.append(value)
+            continue
+        at = 0
+        while at < len(value):
+            one, at = _read_varint(value, at)
+            found.append(one)
+    return found
+
+
+def texts(fields: Fields, number: int) -> list[str]:
+    """Return the texts of a repeated field.
+
+    Raises:
+        QueryError: one is no text.
+    """
+    found = (text({number: [value]}, number) for value in fields.get(number, ()))
+    return [value for value in found if value is not None]
+
+
 def text(fields: Fields, number: int) -> str | None:
     """Return the last text of a field, None when it is not there.
 

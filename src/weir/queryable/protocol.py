@@ -26,6 +26,8 @@ from weir.jobmanager.queries import (
 )
 
 TICKET: Final = b"weir-state:"
+FACTS: Final = b"weir.facts"
+"""Where the schema of a stream, or of a result of SQL, tells how true its rows are, as JSON."""
 AUTHORIZATION: Final = "authorization"
 _ERRORS: Final = {
     kind.__name__: kind
@@ -90,6 +92,7 @@ class QueryAnswer(msgspec.Struct, frozen=True):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_request = msgspec.msgpack.Decoder(QueryRequest).decode
 _decode_answer = msgspec.msgpack.Decoder(QueryAnswer).decode
+_decode_facts = msgspec.json.Decoder(Facts).decode
 _decode_views = msgspec.msgpack.Decoder(list[StateView]).decode
 
 
@@ -146,6 +149,31 @@ def encode_views(views: list[StateView]) -> bytes:
 def decode_views(data: bytes) -> list[StateView]:
     """Return descriptions of states."""
     return _decode_views(data)
+
+
+def with_facts(schema: Any, facts: Facts) -> Any:
+    """Return a schema that tells how true its rows are."""
+    return schema.with_metadata({**(schema.metadata or {}), FACTS: msgspec.json.encode(facts)})
+
+
+def facts_of(schema: Any) -> Facts | None:
+    """Return how true the rows of a schema are; None where it does not tell."""
+    told = (schema.metadata or {}).get(FACTS)
+    return None if told is None else _decode_facts(told)
+
+
+def max_age_of(text: str | None) -> int | None:
+    """Return how old an answer may be, as a header tells it.
+
+    Raises:
+        QueryError: it is no number of milliseconds.
+    """
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit()):
+        msg = f"the header weir-max-age-ms is {text[:40]!r}, expected a number of milliseconds"
+        raise QueryError(msg)
+    return int(text)
 
 
 def error_text(error: QueryError) -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,17 +35,20 @@ from weir.jobmanager.queries import (
     Terms,
 )
 from weir.jobmanager.supervisor import Supervisor
-from weir.keys import one_nan_many
+from weir.keys import one_nan_many, plain
 from weir.offline.keys import key_from_json, key_from_text
 from weir.offline.tables import KEY, NAMESPACE, WINDOW
 from weir.queryable.catalog import Catalog, KnownState
-from weir.queryable.committed import CommittedReader
+from weir.queryable.committed import CommittedReader, PinnedCheckpoint
 from weir.queryable.live import LiveReader
-from weir.queryable.protocol import ReadBy
-from weir.queryable.settings import QueryLimits
+from weir.queryable.protocol import ReadBy, with_facts
+from weir.queryable.settings import QueryLimits, StreamPlace
 
+T = TypeVar("T")
 _STATES_PATIENCE_MS: Final = 2_000
 _FEW_ROWS: Final = 10_000
+Inside = Callable[[Any], Any]
+"""Tells by a column of keys which rows are wanted."""
 
 
 class StateQueries:
@@ -56,10 +62,12 @@ class StateQueries:
     ) -> None:
         """Ask a job; `pause` is what is done before it is asked again."""
         self.limits = limits or QueryLimits()
+        self.clock = job.clock
         self._job = job
         wait = pause or threading.Event().wait
-        self._live = LiveReader(job.network, lambda: job.plan, self.limits, wait)
-        self._committed = CommittedReader(job)
+        self._live = LiveReader(job.network, lambda: job.plan, self.limits, wait, clock=job.clock)
+        # Who reads slowly is given up before the checkpoint is.
+        self._committed = CommittedReader(job, lease_ms=2 * self.limits.timeout_ms)
         self.catalog = Catalog(
             lambda: job.plan,
             lambda: job.network.states(_STATES_PATIENCE_MS),
@@ -97,8 +105,15 @@ class StateQueries:
             msg = f"{len(data)} bytes are no key of {of.type_info!r}: {error}"
             raise QueryError(msg) from error
 
-    def get(self, state: str, keys: Sequence[Any], terms: Terms, namespace: Any = None) -> Answer:
-        """Return the rows of some keys."""
+    def get(
+        self,
+        state: str,
+        keys: Sequence[Any],
+        terms: Terms,
+        namespace: Any = None,
+        moment: PinnedCheckpoint | None = None,
+    ) -> Answer:
+        """Return the rows of some keys; committed ones of a given moment, or the newest."""
         self._refuse_ended()
         with self.limits.admitted():
             known = self.catalog.find(state)
@@ -107,15 +122,42 @@ class StateQueries:
                 batches, epoch = self._live.keys(known, _encoded(known, wanted))
                 facts = self._live_facts(epoch)
             else:
-                batches, metadata = self._committed.keys(known, wanted)
-                facts = self._committed_facts(metadata)
-            self._refuse_old(facts, terms)
+                facts, batches = self._of(moment, partial(self._keys, known, wanted, terms))
             table = pa.Table.from_batches(batches, known.layout.schema)
             if namespace is not None:
                 table = _in_namespace(table, namespace)
             table = table if terms.limit is None else table.slice(0, terms.limit)
             self.limits.refuse_larger(table.nbytes, f"the answer from state {state!r}")
             return Answer(facts, table, known.opaque)
+
+    def _keys(
+        self,
+        known: KnownState,
+        wanted: dict[int, list[Any]],
+        terms: Terms,
+        pinned: PinnedCheckpoint,
+    ) -> tuple[Facts, list[Any]]:
+        facts = self._committed_facts(pinned.metadata)
+        self.refuse_old(facts, terms)
+        in_time = self._deadline("look-up")
+        batches: list[Any] = []
+        for group, own in wanted.items():
+            batches += pinned.keys(known, {group: own})
+            in_time()
+        return facts, batches
+
+    def committed(self, read: Callable[[PinnedCheckpoint], T]) -> T:
+        """Return what is read from the last completed checkpoint: all of it is of one moment.
+
+        It is read anew from a newer one when the first is lost.
+
+        Raises:
+            QueryError: there is none that can be read.
+        """
+        return self._committed.read(read)
+
+    def _of(self, moment: PinnedCheckpoint | None, read: Callable[[PinnedCheckpoint], T]) -> T:
+        return self._committed.read(read) if moment is None else read(moment)
 
     def entries(self, state: str, keys: Sequence[Any], read_by: ReadBy) -> Entries | None:
         """Return the live entries of some keys, for who reads the state by the types it has.
@@ -135,52 +177,106 @@ class StateQueries:
             self.limits.refuse_larger(sum(map(len, parts)), f"the answer from state {state!r}")
             return Entries(self._live_facts(epoch), parts, known.layout.expires)
 
-    def scan(self, state: str, wanted: KeyRange, terms: Terms) -> Answer:
+    def scan(
+        self, state: str, wanted: KeyRange, terms: Terms, moment: PinnedCheckpoint | None = None
+    ) -> Answer:
         """Return the rows of keys in a range, in the order of keys, up to the limit."""
         self._refuse_ended()
         with self.limits.admitted():
             known = self.catalog.find(state)
             inside = _key_filter(known, wanted)
-            facts, batches = self._all(known, terms)
-            deadline = self._job.clock.monotonic_ms() + self.limits.timeout_ms
-            found = _Found(known, terms.limit)
-            newest: int | None = None
-            for batch, epoch in batches:
-                newest = epoch if newest is None else max(newest, epoch)
-                if batch is not None:
-                    found.add(batch if inside is None else batch.filter(inside(batch.column(KEY))))
-                    self.limits.refuse_larger(found.nbytes, f"the answer from state {state!r}")
-                if self._job.clock.monotonic_ms() > deadline:
-                    msg = f"the scan took more than {self.limits.timeout_ms} ms and was given up"
-                    raise QueryLimitError(msg)
             if terms.level == "live":
-                facts = self._live_facts(newest)
-            return Answer(facts, found.first(), known.opaque)
+                facts, table = self._scanned_live(known, inside, terms)
+            else:
+                read = partial(self._scanned, known, inside, terms)
+                facts, table = self._of(moment, read)
+            return Answer(facts, table, known.opaque)
+
+    def _scanned(
+        self, known: KnownState, inside: Inside | None, terms: Terms, pinned: PinnedCheckpoint
+    ) -> tuple[Facts, Any]:
+        facts = self._committed_facts(pinned.metadata)
+        self.refuse_old(facts, terms)
+        return facts, self._found(known, inside, terms, pinned.batches(known))
+
+    def _scanned_live(
+        self, known: KnownState, inside: Inside | None, terms: Terms
+    ) -> tuple[Facts, Any]:
+        """Read one key group after the other: the answer is as old as the first of them."""
+        began, epochs = self.clock.monotonic_ms(), [-1]
+        # More than a few rows, or some of a range, slots give whole.
+        few = terms.limit is not None and terms.limit <= _FEW_ROWS
+        limit = terms.limit if few and inside is None and _is_ordered_in_slots(known) else None
+
+        def groups() -> Iterator[Any]:
+            for batches, epoch in self._live.groups(known, limit):
+                epochs.append(-1 if epoch is None else epoch)
+                yield from batches or (None,)
+
+        table = self._found(known, inside, terms, groups())
+        newest = max(epochs)
+        age = self.clock.monotonic_ms() - began
+        facts = self._live_facts(None if newest < 0 else newest, age)
+        self.refuse_old(facts, terms)
+        return facts, table
+
+    def _found(
+        self, known: KnownState, inside: Inside | None, terms: Terms, batches: Iterable[Any]
+    ) -> Any:
+        """Return the rows that are wanted, within all limits; None stands for no rows."""
+        in_time = self._deadline("scan")
+        found = _Found(known, terms.limit)
+        for batch in batches:
+            if batch is not None:
+                found.add(batch if inside is None else batch.filter(inside(batch.column(KEY))))
+                self.limits.refuse_larger(found.nbytes, f"the answer from state {known.name!r}")
+            in_time()
+        return found.first()
+
+    def _deadline(self, what: str) -> Callable[[], None]:
+        """Return what refuses to go on once the time is over."""
+        clock = self.clock
+        end = clock.monotonic_ms() + self.limits.timeout_ms
+
+        def in_time() -> None:
+            if clock.monotonic_ms() > end:
+                msg = f"the {what} took more than {self.limits.timeout_ms} ms and was given up"
+                raise QueryLimitError(msg)
+
+        return in_time
 
     def stream(self, state: str, terms: Terms) -> tuple[Any, Iterator[Any]]:
-        """Return the schema and all rows of a state, in batches."""
+        """Return the schema and all rows of a state, in batches.
+
+        The schema tells how true they are: the checkpoint, or since when slots are asked.
+        """
         self._refuse_ended()
         known = self.catalog.find(state)
-        return known.layout.schema, self._streamed(known, terms)
+        with ExitStack() as stack:
+            place = stack.enter_context(self.limits.stream_place(self.clock))
+            batches: Iterator[Any]
+            if terms.level == "live":
+                facts = self._live_facts(None)
+                batches = (b for found, _ in self._live.groups(known) for b in found)
+            else:
+                pinned = stack.enter_context(self._committed.pinned())
+                facts = self._committed_facts(pinned.metadata)
+                batches = pinned.batches(known)
+            self.refuse_old(facts, terms)
+            rows = _streamed(batches, terms.limit, place, stack.pop_all())
+            return with_facts(known.layout.schema, facts), rows
 
-    def _streamed(self, known: KnownState, terms: Terms) -> Iterator[Any]:
-        with self.limits.admitted():
-            left = terms.limit
-            for batch, _ in self._all(known, terms)[1]:
-                if batch is None:
-                    continue
-                if left is not None:
-                    if left <= 0:
-                        return
-                    batch = batch.slice(0, left)
-                    left -= batch.num_rows
-                yield batch
-
-    def table(self, known: KnownState, terms: Terms, keys: Sequence[Any] | None = None) -> Answer:
+    def table(
+        self,
+        known: KnownState,
+        terms: Terms,
+        keys: Sequence[Any] | None = None,
+        moment: PinnedCheckpoint | None = None,
+    ) -> Answer:
         """Return all rows of a state, or those of some keys, as far as limits allow."""
         if keys is not None:
-            return self.get(known.name, keys, terms)
-        return self.scan(known.name, KeyRange(), terms)
+            return self.get(known.name, keys, terms, moment=moment)
+        return self.scan(known.name, KeyRange(), terms, moment)
 
     def rows(self, answer: Answer) -> list[dict[str, Any]]:
         """Return the rows of an answer as JSON values; pickles are shown as their sizes."""
@@ -194,17 +290,6 @@ class StateQueries:
             for row in answer.table.to_pylist()
         ]
 
-    def _all(self, known: KnownState, terms: Terms) -> tuple[Facts, Iterator[tuple[Any, int]]]:
-        """Return all rows in batches, with the epoch of each; None stands for no rows."""
-        if terms.level == "live":
-            found = self._live.groups(known)
-            every = ((b, e or 0) for part, e in found for b in (part or (None,)))
-            return self._live_facts(None), every
-        batches, metadata = self._committed.batches(known)
-        facts = self._committed_facts(metadata)
-        self._refuse_old(facts, terms)
-        return facts, ((batch, metadata.epoch) for batch in batches)
-
     def _refuse_ended(self) -> None:
         if self._job.ended.done():
             msg = f"job {self._job.spec.job_id} has ended: read its savepoint or checkpoint instead"
@@ -212,32 +297,68 @@ class StateQueries:
 
     def _by_group(self, known: KnownState, keys: Sequence[Any]) -> dict[int, list[Any]]:
         wanted: dict[int, list[Any]] = {}
+        # A pickle of plain data is read by who runs no code, one of a number of numpy is not.
+        same = plain if KEY in known.opaque else _itself
         try:
-            for key in one_nan_many(list(keys)):
+            for key in map(same, one_nan_many(list(keys))):
                 wanted.setdefault(known.group_of(key), []).append(key)
         except (UsageError, TypeError) as error:
             raise QueryError(str(error)) from error
         return {group: list(dict.fromkeys(own)) for group, own in wanted.items()}
 
-    def _live_facts(self, epoch: int | None) -> Facts:
+    def _live_facts(self, epoch: int | None, age_ms: int = 0) -> Facts:
         completed = [ref.checkpoint_id for ref in self._job.checkpoints.coordinator.completed]
         attempt = max(self._job.network.registry.attempt, 0)
-        return Facts("live", attempt, max(completed, default=None), epoch, age_ms=0)
+        return Facts("live", attempt, max(completed, default=None), epoch, age_ms=age_ms)
 
     def _committed_facts(self, metadata: CheckpointMetadata) -> Facts:
-        age = max(0, self._job.clock.now_ms() - metadata.timestamp_ms)
+        age = max(0, self.clock.now_ms() - metadata.timestamp_ms)
         attempt = max(self._job.network.registry.attempt, 0)
         return Facts("committed", attempt, metadata.checkpoint_id, metadata.epoch, age_ms=age)
 
     @staticmethod
-    def _refuse_old(facts: Facts, terms: Terms) -> None:
-        if terms.max_age_ms is not None and facts.age_ms > terms.max_age_ms:
+    def refuse_old(facts: Facts, terms: Terms) -> None:
+        """Refuse what is older than it may be.
+
+        Raises:
+            StateTooOldError: it is.
+        """
+        if terms.max_age_ms is None or facts.age_ms <= terms.max_age_ms:
+            return
+        if facts.level == "live":
+            msg = (
+                f"the rows that were read first are {facts.age_ms} ms old, and at most "
+                f"{terms.max_age_ms} ms are wanted: ask for fewer rows, or for some keys"
+            )
+        else:
             msg = (
                 f"checkpoint {facts.checkpoint_id} is {facts.age_ms} ms old, and at most "
                 f"{terms.max_age_ms} ms are wanted: ask for live state, or take checkpoints more "
                 "often (execution.checkpointing.interval)"
             )
-            raise StateTooOldError(msg)
+        raise StateTooOldError(msg)
+
+
+def _streamed(
+    batches: Iterator[Any], limit: int | None, place: StreamPlace, held: ExitStack
+) -> Iterator[Any]:
+    """Yield rows up to a limit, as long as somebody takes them; then let go of what is held."""
+    with held:
+        place.wanted()
+        left = limit
+        for batch in batches:
+            if left is not None:
+                if left <= 0:
+                    return
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            place.given()
+            yield batch
+            place.wanted()
+
+
+def _itself(key: Any) -> Any:
+    return key
 
 
 def _encoded(known: KnownState, wanted: dict[int, list[Any]]) -> list[tuple[int, bytes]]:
@@ -275,7 +396,13 @@ def _is_ordered(known: KnownState) -> bool:
     return bool(key.shown == key.type_info and not pa.types.is_nested(key.arrow))
 
 
-def _key_filter(known: KnownState, wanted: KeyRange) -> Callable[[Any], Any] | None:
+def _is_ordered_in_slots(known: KnownState) -> bool:
+    """Tell whether Python orders keys as the column that shows them does."""
+    arrow = known.layout.key.arrow
+    return _is_ordered(known) and bool(pa.types.is_integer(arrow) or pa.types.is_string(arrow))
+
+
+def _key_filter(known: KnownState, wanted: KeyRange) -> Inside | None:
     """Return what tells by the column of keys which rows are wanted; None for all."""
     if wanted == KeyRange():
         return None
@@ -345,6 +472,9 @@ def _as_json(value: Any, opaque: bool) -> Any:
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no such numbers, and null would be no value: the texts that JSON lines have.
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
         return {str(name): _as_json(part, opaque) for name, part in value.items()}
     if isinstance(value, (list, tuple)):

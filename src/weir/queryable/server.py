@@ -110,6 +110,11 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         with _told():
             return self._sql(context).info(descriptor)
 
+    def get_schema(self, context: Any, descriptor: Any) -> Any:
+        """Tell the columns of a SQL query."""
+        with _told():
+            return flight.SchemaResult(self._sql(context).schema(descriptor))
+
     def _sql(self, context: Any) -> FlightSql:
         site, caller = self._site, context.get_middleware(_MIDDLEWARE)
         if not site.settings.sql:
@@ -117,7 +122,8 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             raise QueryError(msg)
         queries = site.job(caller.header("weir-job"))
         level = caller.header("weir-level") or "committed"
-        return FlightSql(queries, level, site.settings.sql_memory)
+        age = protocol.max_age_of(caller.header("weir-max-age-ms"))
+        return FlightSql(queries, level, site.settings.sql_memory, age)
 
 
 def _told_later(batches: Iterator[Any]) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from weir.clock import Clock
 from weir.config import Settings, security
 from weir.config import queryable as q
 from weir.errors import UsageError
@@ -20,6 +21,49 @@ from weir.rest.settings import LOOPBACK, parse_ports
 from weir.tls import TlsFiles
 
 _AT_ONCE: Final = 32
+SQL_AT_ONCE: Final = 4
+
+
+class StreamPlace:
+    """The place of a stream, which its reader may take as long for as it likes, but not to rest.
+
+    A reader that asks for nothing within the time limit of queries loses it to whoever comes next.
+    """
+
+    def __init__(self, limits: QueryLimits, clock: Clock) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._since_ms: int | None = clock.monotonic_ms()
+
+    def __enter__(self) -> StreamPlace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._limits.leave(self)
+
+    @property
+    def rests(self) -> bool:
+        """Tell whether its reader has let the time limit pass."""
+        since = self._since_ms
+        return since is not None and (self._clock.monotonic_ms() - since > self._limits.timeout_ms)
+
+    def given(self) -> None:
+        """A batch is there for the reader to take."""
+        self._since_ms = self._clock.monotonic_ms()
+
+    def wanted(self) -> None:
+        """The reader wants the next batch.
+
+        Raises:
+            QueryLimitError: it came too late.
+        """
+        late, self._since_ms = self.rests, None
+        if late or not self._limits.has(self):
+            msg = (
+                f"the stream was not read for more than {self._limits.timeout_ms} ms and was given "
+                f"up: read faster, or raise {q.QUERY_TIMEOUT.key}"
+            )
+            raise QueryLimitError(msg)
 
 
 @dataclass(frozen=True)
@@ -34,10 +78,17 @@ class QueryLimits:
     bytes_max: int = 64 << 20
     at_once: int = _AT_ONCE
     _free: threading.BoundedSemaphore = field(init=False, repr=False, compare=False)
+    _sql: threading.BoundedSemaphore = field(init=False, repr=False, compare=False)
+    _streams: set[StreamPlace] = field(init=False, repr=False, compare=False)
+    _lock: threading.Lock = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Begin with all places free."""
         object.__setattr__(self, "_free", threading.BoundedSemaphore(self.at_once))
+        engines = min(self.at_once, SQL_AT_ONCE)
+        object.__setattr__(self, "_sql", threading.BoundedSemaphore(engines))
+        object.__setattr__(self, "_streams", set())
+        object.__setattr__(self, "_lock", threading.Lock())
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
@@ -46,16 +97,68 @@ class QueryLimits:
         Raises:
             QueryLimitError: all are taken.
         """
-        if not self._free.acquire(blocking=False):
+        self._enter()
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    @contextmanager
+    def admitted_sql(self) -> Iterator[None]:
+        """Take one of the few places for engines of SQL, which have much memory each.
+
+        Raises:
+            QueryLimitError: all are taken.
+        """
+        if not self._sql.acquire(blocking=False):
+            engines = min(self.at_once, SQL_AT_ONCE)
+            msg = f"{engines} queries in SQL are being answered: ask again in a moment"
+            raise QueryLimitError(msg)
+        try:
+            yield
+        finally:
+            self._sql.release()
+
+    def stream_place(self, clock: Clock) -> StreamPlace:
+        """Take one of the places for a stream, until it is left.
+
+        Raises:
+            QueryLimitError: all are taken.
+        """
+        self._enter()
+        place = StreamPlace(self, clock)
+        with self._lock:
+            self._streams.add(place)
+        return place
+
+    def has(self, place: StreamPlace) -> bool:
+        """Tell whether a stream still has its place."""
+        with self._lock:
+            return place in self._streams
+
+    def leave(self, place: StreamPlace) -> None:
+        """Give the place of a stream back, unless another one has got it."""
+        with self._lock:
+            had = place in self._streams
+            self._streams.discard(place)
+        if had:
+            self._free.release()
+
+    def _enter(self) -> None:
+        if not self._free.acquire(blocking=False) and not self._taken_over():
             msg = (
                 f"{self.at_once} queries are being answered: ask again, or raise "
                 f"{q.QUERY_THREADS.key}"
             )
             raise QueryLimitError(msg)
-        try:
-            yield
-        finally:
-            self._free.release()
+
+    def _taken_over(self) -> bool:
+        """Take the place of a stream that nobody reads; tells whether there was one."""
+        with self._lock:
+            found = next((place for place in self._streams if place.rests), None)
+            if found is not None:
+                self._streams.discard(found)
+            return found is not None
 
     def refuse_larger(self, size: int, what: str) -> None:
         """Refuse an answer that is too large.

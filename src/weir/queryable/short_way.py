@@ -16,14 +16,15 @@ import stat
 import threading
 from collections.abc import Callable
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Final
 
 from weir.slot.door import MESSAGE_MAX, DoorCaller, DoorClosedError, replied
+from weir.slot.packets import PacketListener, Packets, greet
 from weir.storage.private_files import remove_directory, temporary_directory
 
 CALLERS_MAX: Final = 64
+_AGAIN_S: Final = 0.5
 _LONGEST: Final = 90  # of the path of a socket
 log = logging.getLogger("weir.queryable")
 
@@ -43,15 +44,25 @@ class QueryDoor:
         self._folder = temporary_directory("weir-queries-", longest=_LONGEST)
         self.path = str(self._folder / "q")
         self._places = threading.BoundedSemaphore(CALLERS_MAX)
-        self._listener = Listener(self.path, "AF_UNIX", backlog=16)
+        self._closed = False
+        try:
+            self._listener = PacketListener(self.path, backlog=16)
+        except OSError:
+            remove_directory(self._folder)
+            raise
         threading.Thread(target=self._accept, name="callers of queries", daemon=True).start()
 
     def _accept(self) -> None:
-        while True:
+        pause = threading.Event().wait
+        while not self._closed:
             try:
                 caller = self._listener.accept()
-            except OSError:
-                return  # closed
+            except OSError as error:
+                if not self._closed:
+                    # Callers wait in vain, and go by Flight, until it is better.
+                    log.warning("nobody is let in at the door of queries: %s", error)
+                    pause(_AGAIN_S)
+                continue
             if not self._places.acquire(blocking=False):
                 caller.close()  # goes by Flight
                 continue
@@ -59,16 +70,17 @@ class QueryDoor:
                 target=self._serve, args=(caller,), name="a caller of queries", daemon=True
             ).start()
 
-    def _serve(self, caller: Connection) -> None:
+    def _serve(self, caller: Packets) -> None:
         _let_others_go_on()
         try:
             # Here, not where callers are accepted: who hangs half-way holds up nobody else.
-            deliver_challenge(caller, self._token)
-            answer_challenge(caller, self._token)
+            greet(caller, self._token)
+            caller.wait_at_most(None)
             while True:
                 question = caller.recv_bytes(MESSAGE_MAX)
                 caller.send_bytes(replied(self._answer, question))
-        except AuthenticationError as error:
+        except (AuthenticationError, AssertionError, ValueError) as error:
+            # By version of Python one or the other says that a challenge is none.
             log.warning("somebody at the door of queries is not let in: %s", error)
         except (EOFError, OSError):
             pass  # has left
@@ -78,6 +90,7 @@ class QueryDoor:
 
     def close(self) -> None:
         """Let nobody in any more."""
+        self._closed = True
         self._listener.close()
         remove_directory(self._folder)
 

@@ -2,21 +2,35 @@
 
 Every query has an engine of its own, which knows a view for each state, "operator"."state". It
 reads no files, loads no extensions, sees no variable of this process, and its settings are locked,
-so that a query reaches nothing else. Only a single SELECT is taken.
+so that a query reaches nothing else. Only a single SELECT is taken, and of functions that give
+tables only those that read nothing. All committed tables of a query are of one checkpoint. A state
+that was not read for a query cannot be found empty by it: its view raises.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
+import pyarrow as pa
+
 from weir.errors import UsageError
-from weir.jobmanager.queries import LEVELS, Level, QueryError, QueryLimitError, Terms
+from weir.jobmanager.queries import (
+    LEVELS,
+    Answer,
+    Facts,
+    Level,
+    QueryError,
+    QueryLimitError,
+    Terms,
+)
 from weir.offline.tables import (
     KEY,
     KEY_GROUP,
@@ -28,12 +42,17 @@ from weir.offline.tables import (
     WINDOW,
 )
 from weir.queryable.catalog import KnownState
+from weir.queryable.committed import PinnedCheckpoint
+from weir.queryable.protocol import with_facts
 from weir.queryable.queries import StateQueries
 
 _THREADS: Final = 2
+_BATCH_ROWS: Final = 2048
+_TABLE_FUNCTIONS: Final = ("generate_series", "range", "unnest")
 _COLUMNS: Final = {KEY, KEY_GROUP, MAP_KEY, NAMESPACE, POSITION, TTL_TIMESTAMP, VALUE, *WINDOW}
 _LOCKED: Final = (
     "SET temp_directory=''",
+    "SET secret_directory=''",
     "SET autoinstall_known_extensions=false",
     "SET autoload_known_extensions=false",
     "SET allow_community_extensions=false",
@@ -73,68 +92,115 @@ def level_of(text: str) -> Level:
     raise QueryError(msg)
 
 
+Named = dict[tuple[str, str], Any]
+"""Tables by schema and name; of those that nobody has read the schema of Arrow."""
+
+
 @dataclass(frozen=True)
 class SqlQueries:
-    """SQL about one job, at one level of truth."""
+    """SQL about one job, at one level of truth, of states that are not older than asked for."""
 
     queries: StateQueries
     level: Level
     memory_bytes: int
+    max_age_ms: int | None = None
 
     def schema(self, sql: str) -> Any:
-        """Return the columns of a result, without reading any state.
+        """Return the columns of a result, without reading any state or running the query.
 
         Raises:
             QueryError: it is no query that can be answered.
         """
-        states = self.queries.catalog.states()
-        tables = {(s.place, s.described.name): s.layout.schema.empty_table() for s in states}
-        with self._engine(tables) as engine:
-            return self._run(engine, sql).schema
+        with self.queries.limits.admitted_sql():
+            states = self.queries.catalog.states()
+            tables = {(s.place, s.described.name): s.layout.schema.empty_table() for s in states}
+            with self._engine(tables) as engine:
+                _parsed(engine, sql)
+                with self._in_time(engine):
+                    asked = engine.sql(sql)
+                    found = asked.limit(0).to_arrow_table().schema
+                    # A query inside of another one must not have the same name twice.
+                    names = zip(found, asked.columns, strict=True)
+                    return pa.schema([column.with_name(name) for column, name in names])
 
     def run(self, sql: str) -> Any:
-        """Return the result as an Arrow table.
+        """Return the result as an Arrow table, whose schema tells how true it is.
 
         Raises:
             QueryError: it is no query that can be answered, or takes too much.
         """
-        states = self.queries.catalog.states()
-        with self._engine({}) as engine:
-            _refuse_others(engine, sql)
-            tree = _parsed(engine, sql)
-        named = {name.lower() for name in _tables(tree)}
-        wanted = [state for state in states if state.described.name.lower() in named]
-        only = _single_key(tree) if len(wanted) == 1 else None
-        tables = {(s.place, s.described.name): s.layout.schema.empty_table() for s in states}
-        for state in wanted:
-            tables[state.place, state.described.name] = self._rows(state, only)
-        with self._engine(tables) as engine:
-            return self._run(engine, sql)
+        with self.queries.limits.admitted_sql():
+            states = self.queries.catalog.states()
+            with self._engine({}) as engine:
+                tree = _parsed(engine, sql)
+            named = {name.lower() for name in _tables(tree)}
+            wanted = [state for state in states if state.described.name.lower() in named]
+            only = _single_key(tree) if len(wanted) == 1 else None
+            answers, facts = self._read(wanted, only)
+            tables: Named = {(s.place, s.described.name): s.layout.schema for s in states}
+            for state, answer in zip(wanted, answers, strict=True):
+                tables[state.place, state.described.name] = answer.table
+            with self._engine(tables) as engine, self._in_time(engine):
+                found = self._fetched(engine, sql)
+        if facts is None:
+            return found
+        return found.replace_schema_metadata(with_facts(found.schema, facts).metadata)
 
-    def _rows(self, state: KnownState, only: tuple[Any] | None) -> Any:
-        terms = Terms(self.level)
-        if only is not None:
+    def _read(
+        self, states: list[KnownState], only: tuple[Any] | None
+    ) -> tuple[list[Answer], Facts | None]:
+        """Read states: committed ones from one checkpoint, live ones one after the other.
+
+        The facts are those of all of them: live ones are as old as what was read first.
+        """
+
+        def read(moment: PinnedCheckpoint | None) -> list[Answer]:
+            return [self._rows(state, only, moment) for state in states]
+
+        if not states:
+            return [], None
+        began = self.queries.clock.monotonic_ms()
+        if self.level == "committed":
+            answers = self.queries.committed(read)
+            return answers, max((a.facts for a in answers), key=lambda facts: facts.age_ms)
+        answers = read(None)
+        epochs = [a.facts.epoch for a in answers if a.facts.epoch is not None]
+        age = self.queries.clock.monotonic_ms() - began
+        facts = replace(answers[-1].facts, epoch=max(epochs, default=None), age_ms=age)
+        self.queries.refuse_old(facts, Terms(self.level, self.max_age_ms))
+        return answers, facts
+
+    def _rows(
+        self, state: KnownState, only: tuple[Any] | None, moment: PinnedCheckpoint | None
+    ) -> Answer:
+        read = partial(self.queries.table, state, Terms(self.level, self.max_age_ms))
+        if only is not None and _is_plain_key(only[0], state.layout.key.arrow):
             try:
                 keys = [self.queries.key(state.name, only[0])]
             except QueryError:
                 keys = None  # the engine knows what to make of such a comparison
             if keys is not None:
-                return self.queries.table(state, terms, keys).table
-        return self.queries.table(state, terms).table
+                return read(keys, moment)
+        return read(None, moment)
 
     @contextmanager
-    def _engine(self, tables: dict[tuple[str, str], Any]) -> Iterator[Any]:
+    def _engine(self, tables: Named) -> Iterator[Any]:
         duckdb = require_engine()
         engine = duckdb.connect(":memory:")
+        # Nobody can name what lies behind the views.
+        behind = f"_{secrets.token_hex(8)}"
         try:
             engine.execute(f"SET memory_limit='{max(1, self.memory_bytes >> 20)}MiB'")
             engine.execute(f"SET threads={_THREADS}")
             for number, ((schema, name), table) in enumerate(sorted(tables.items())):
-                engine.register(f"_state_{number}", table)
                 engine.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-                engine.execute(
-                    f"CREATE VIEW {quoted(schema)}.{quoted(name)} AS FROM _state_{number}"
-                )
+                view = f"CREATE VIEW {quoted(schema)}.{quoted(name)} AS FROM {behind}_{number}"
+                if isinstance(table, pa.Schema):
+                    view += f" WHERE error({_unread(schema, name)}) IS NULL"
+                    # Of no rows nothing would be asked.
+                    table = pa.table([pa.nulls(1, f.type) for f in table], names=table.names)
+                engine.register(f"{behind}_{number}", table)
+                engine.execute(view)
             for setting in _LOCKED:
                 engine.execute(setting)
             yield engine
@@ -143,29 +209,65 @@ class SqlQueries:
         finally:
             engine.close()
 
-    def _run(self, engine: Any, sql: str) -> Any:
-        _refuse_others(engine, sql)
+    @contextmanager
+    def _in_time(self, engine: Any) -> Iterator[None]:
+        """Interrupt the engine when the time is over.
+
+        Raises:
+            QueryLimitError: it is.
+            QueryError: the engine refuses.
+        """
         limit_ms = self.queries.limits.timeout_ms
         late = threading.Event()
 
         def stop() -> None:
             late.set()
-            engine.interrupt()
+            with suppress(require_engine().Error):  # it has just ended
+                engine.interrupt()
 
         timer = threading.Timer(limit_ms / 1000, stop)
         timer.daemon = True
         timer.start()
         try:
-            result = engine.sql(sql).to_arrow_table()
-        except require_engine().Error as error:
+            yield
+        except (require_engine().Error, OSError, pa.ArrowException) as error:
+            # Behind the first rows the engine's errors come as those of Arrow.
             if late.is_set():
                 msg = f"the query took more than {limit_ms} ms and was given up"
                 raise QueryLimitError(msg) from error
-            raise
+            raise QueryError(_first_lines(str(error))) from error
         finally:
             timer.cancel()
-        self.queries.limits.refuse_larger(result.nbytes, "the result")
-        return result
+
+    def _fetched(self, engine: Any, sql: str) -> Any:
+        """Return the result, of which no more is made than may be answered."""
+        asked = engine.sql(sql)
+        # Older versions of DuckDB have the second name alone.
+        read = getattr(asked, "to_arrow_reader", None) or asked.fetch_record_batch
+        reader = read(_BATCH_ROWS)
+        batches, size = [], 0
+        for batch in reader:
+            size += batch.nbytes
+            self.queries.limits.refuse_larger(size, "the result, as far as it was made,")
+            batches.append(batch)
+        return pa.Table.from_batches(batches, reader.schema)
+
+
+def _unread(schema: str, name: str) -> str:
+    text = f"state {schema}.{name} was not read for this query: name it in the text of the query"
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _is_plain_key(key: Any, arrow: Any) -> bool:
+    """Tell whether the engine compares a constant with keys of a type as look-ups do.
+
+    Constants that it would convert first are left to it: a text to bytes or a time, a number to a
+    floating one.
+    """
+    if isinstance(key, str):
+        return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
+    return bool(pa.types.is_integer(arrow))
 
 
 def _refuse_others(engine: Any, sql: str) -> None:
@@ -183,23 +285,47 @@ def _refuse_others(engine: Any, sql: str) -> None:
 
 
 def _parsed(engine: Any, sql: str) -> Any:
-    """Return the tree of a query."""
-    tree = json.loads(engine.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()[0])
+    """Return the tree of a query.
+
+    Raises:
+        QueryError: it is no single SELECT, or asks a function that is not for queries.
+    """
+    _refuse_others(engine, sql)
+    ((text,),) = engine.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
+    try:
+        tree = json.loads(text)
+    except RecursionError as error:
+        msg = "the query is nested too deeply: write it with fewer levels"
+        raise QueryError(msg) from error
     if tree.get("error"):
         raise QueryError(str(tree.get("error_message") or "the query cannot be read"))
+    for node in _nodes(tree):
+        if node.get("type") == "TABLE_FUNCTION":
+            name = str((node.get("function") or {}).get("function_name"))
+            if name.lower() not in _TABLE_FUNCTIONS:
+                known = ", ".join(_TABLE_FUNCTIONS)
+                msg = f"the function {name} is not for queries of state: tables come from {known}"
+                raise QueryError(msg)
     return tree
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield everything in a tree that has a type."""
+    left = [tree]
+    while left:
+        found = left.pop()
+        if isinstance(found, dict):
+            yield found
+            left += found.values()
+        elif isinstance(found, list):
+            left += found
 
 
 def _tables(tree: Any) -> Iterator[str]:
     """Yield the name of every table in a tree, as often as it is there."""
-    if isinstance(tree, dict):
-        if tree.get("type") == "BASE_TABLE":
-            yield str(tree.get("table_name"))
-        for child in tree.values():
-            yield from _tables(child)
-    elif isinstance(tree, list):
-        for child in tree:
-            yield from _tables(child)
+    for node in _nodes(tree):
+        if node.get("type") == "BASE_TABLE":
+            yield str(node.get("table_name"))
 
 
 def _single_key(tree: Any) -> tuple[Any] | None:

@@ -8,13 +8,16 @@ nothing, and shows nothing that is expired.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from heapq import nsmallest
 from itertools import chain, groupby, islice
 from typing import Any, Final
 
 import msgspec
 
+from weir.backend.address import split_address
 from weir.backend.base import Keep
 from weir.backend.groups import kept
+from weir.backend.kinds import Shape
 from weir.backend.peek import Peekable, SeenState
 from weir.codec.portable import portable
 from weir.errors import UsageError, WeirError
@@ -30,13 +33,15 @@ _PART_ENTRIES: Final = 1 << 14
 class StateLookup(msgspec.Struct, frozen=True):
     """Some keys, encoded by the type of keys, each with its key group; or all of some groups.
 
-    Keys of the same group stand together.
+    Keys of the same group stand together. With a `limit` as many entries of each whole group are
+    wanted, those of its first keys.
     """
 
     operator: str
     state: str
     groups: list[int]
     keys: list[bytes] | None = None
+    limit: int | None = None
 
 
 class LookupCall(msgspec.Struct, frozen=True):
@@ -101,7 +106,7 @@ def decode_lookup(data: bytes) -> LookupCall:
     """
     try:
         return _decode_call(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"{len(data)} bytes are no look-up: {error}"
         raise WeirError(msg) from error
 
@@ -112,8 +117,16 @@ def encode_answer(answer: LookupAnswer) -> bytes:
 
 
 def decode_answer(data: bytes) -> LookupAnswer:
-    """Return the answer that some bytes are."""
-    return _decode_answer(data)
+    """Return the answer that some bytes are.
+
+    Raises:
+        WeirError: they are none.
+    """
+    try:
+        return _decode_answer(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{len(data)} bytes are no answer to a look-up: {error}"
+        raise WeirError(msg) from error
 
 
 def states_of(subtask: Subtask) -> SlotStates:
@@ -191,6 +204,8 @@ class Looking:
         found: list[Iterable[tuple[Any, Any]]] = []
         if lookup.keys is None:
             found += [backend.peek_group(state.name, group) for group in lookup.groups]
+            if lookup.limit is not None:
+                found = [_first(state, entries, lookup.limit) for entries in found]
         else:
             keys = one_nan_many([decode(key) for key in lookup.keys])
             begin = 0
@@ -215,6 +230,21 @@ class Looking:
             codec = portable(state.format.key.type_info).codec
             found = self._known[at] = (state, codec.decode, _is_windowed(seen))
         return found
+
+
+def _first(
+    state: SeenState, entries: Iterable[tuple[Any, Any]], limit: int
+) -> list[tuple[Any, Any]]:
+    """Return the entries of the first keys of a group, none that has expired or shows no row."""
+    keep: Keep | None = None if state.cleanup is None else state.cleanup.keep()
+    shape = state.kind.shape
+    shown = (
+        (address, stored)
+        for address, stored in entries
+        if (keep is None or kept(shape, stored, keep) is not None)
+        and (shape is Shape.ONE or len(stored))
+    )
+    return nsmallest(limit, shown, key=lambda entry: split_address(entry[0])[0])
 
 
 def _encoded(

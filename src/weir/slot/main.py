@@ -29,6 +29,7 @@ from typing import Any
 
 from weir.clock import SystemClock
 from weir.config.backend import TMP_DIRS
+from weir.runtime.whereabouts import at_work
 from weir.slot.build import SlotIdentity, build_slot
 from weir.slot.channel import Channel, ChannelError, tcp_location
 from weir.slot.copies import remove_copies
@@ -56,7 +57,30 @@ log = logging.getLogger("weir.slot")
 _SEND_TIMEOUT_S = 120.0
 _CLOSE_S = 3.0
 _ANSWER_S = 0.5
+_SLOW_START_LEASES = 3
 _ACTIONS = {Acknowledge: "acknowledge", Decline: "decline", SlotFailure: "failure"}
+
+
+class SlowStart:
+    """Says where a slot is that has been starting for long, ever less often.
+
+    It keeps its lease, however long restoring or a user's `open` takes: nobody else would say it.
+    """
+
+    def __init__(self, lease_ms: int, started_ms: int) -> None:
+        """Begin to wait."""
+        self._started_ms = started_ms
+        self._next_ms = started_ms + _SLOW_START_LEASES * lease_ms
+
+    def look(self, now_ms: int) -> None:
+        """Warn if it is time to."""
+        if now_ms < self._next_ms:
+            return
+        waited_ms = now_ms - self._started_ms
+        self._next_ms = now_ms + waited_ms
+        found = at_work()
+        place = "in no operator, it reads state or builds its program" if found is None else found
+        log.warning("the slot has been starting for %d s: %s", waited_ms // 1000, place)
 
 
 class SlotProcess:
@@ -141,7 +165,8 @@ class SlotProcess:
 
     def _out_of_memory(self, reason: str) -> None:
         """Tell the job who is at work, and end at once: nothing else gives the memory back."""
-        failure = out_of_memory(self._identity.attempt, self._identity.subtask, reason)
+        most = "" if self._service is None else self._service.most_state()
+        failure = out_of_memory(self._identity.attempt, self._identity.subtask, reason, most)
         log.error("out of memory: %s", failure.message)
         self._send(failure)
         self._remove_sockets()
@@ -190,7 +215,10 @@ class SlotProcess:
     def _keep_lease(self, assignment: Assignment) -> None:
         watch = _watch(self._spec.get("watch_pid"))
         alive_ms = self._clock.monotonic_ms()
+        start = SlowStart(assignment.lease_ms, alive_ms)
         while not self._leaving.is_set():
+            if self._service is None:
+                start.look(self._clock.monotonic_ms())
             try:
                 answer = self._driver.call_struct("heartbeat", self._heartbeat(), timeout_s=3.0)
                 alive_ms = self._clock.monotonic_ms()

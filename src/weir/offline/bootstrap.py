@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from weir.backend.base import SnapshotKind
@@ -41,6 +39,7 @@ from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.runtime.subtask import STRIDE_ROWS
 from weir.slot.upload import share_of
 from weir.snapshot import SnapshotWriter
+from weir.storage.private_files import scratch_directory
 
 MadeSubtask = tuple[SubtaskRecord, FileRecord]
 
@@ -90,8 +89,8 @@ class Bootstrap:
             StorageError: the file cannot be written.
         """
         with ExitStack() as stack:
-            local = stack.enter_context(TemporaryDirectory(prefix="weir-bootstrap-"))
-            facts = replace(self._facts(index), local_dir=Path(local))
+            local = stack.enter_context(scratch_directory("weir-bootstrap-"))
+            facts = replace(self._facts(index), local_dir=local)
             op = slot_operator(self.operator, facts)
             if not isinstance(op, StatefulOperator):
                 msg = f"operator '{op.node.name}' holds no state: give transform() a function"

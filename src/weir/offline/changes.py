@@ -33,7 +33,7 @@ def rename_state(
     if after in edit.kinds(operator):
         msg = f"operator {operator!r} has a state {after!r} already"
         raise UsageError(msg)
-    edit.with_keyed_state(operator, after, table.stored, GivenRows(table.batches()))
+    edit.with_keyed_state(operator, after, table.stored, GivenRows(table))
     edit.remove_state(operator, before)
 
 

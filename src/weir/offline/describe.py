@@ -211,7 +211,8 @@ def _outside(metadata: CheckpointMetadata) -> list[str]:
     if shared:
         found.append(f"{len(shared)} of its files lie outside of its directory")
     logs = sorted(metadata.sources.source_logs.items())
-    found += [f"positions of its sources refer to {v!r}" for k, v in logs if k.startswith("@")]
+    places = [v for k, v in logs if k.startswith("@") and "/" not in k]
+    found += [f"positions of its sources refer to {place!r}" for place in places]
     found += [
         f"records of source {source.uid!r} are in {source.spool!r}"
         for source in metadata.sources.layout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
@@ -14,6 +14,7 @@ from weir.checkpoint.metadata import (
     SourceLayout,
     SourcePositions,
     SubtaskRecord,
+    log_check,
 )
 from weir.codec.plain import PlainCodec
 from weir.codec.portable import Portable
@@ -43,20 +44,42 @@ class KeyedRows(Protocol):
         """Write a file for each subtask of the operator, in their order."""
 
 
-@dataclass(frozen=True)
 class GivenRows:
-    """Rows in any order; what is more than some megabytes lies in files until it is written."""
+    """Rows in any order; what is more than some megabytes lies in files until it is written.
 
-    batches: Iterable[Any]
+    They are batches, or something that has `batches()` or `to_batches()`, which is asked anew each
+    time: a savepoint may be written twice, or once more after the storage failed. What gives its
+    batches only once is written once; after that it is refused, as nothing would be left of it.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, rows: Any) -> None:
         """Refuse what holds no rows.
 
         Raises:
             UsageError: it is neither a table nor batches.
         """
-        if not isinstance(self.batches, Iterable) or isinstance(self.batches, (str, Mapping)):
-            raise UsageError(no_batch(self.batches))
+        names = ("batches", "to_batches")
+        ask = next((getattr(rows, name) for name in names if hasattr(rows, name)), None)
+        if ask is None and (not isinstance(rows, Iterable) or isinstance(rows, (str, Mapping))):
+            raise UsageError(no_batch(rows))
+        self._ask: Callable[[], Iterable[Any]] = ask or (lambda: rows)
+        self._once = isinstance(rows, Iterator)
+        self._used = False
+
+    def batches(self, name: str) -> Iterable[Any]:
+        """Return the batches of a state, from the first one.
+
+        Raises:
+            UsageError: they were given by an iterator, which has ended.
+        """
+        if self._once and self._used:
+            msg = (
+                f"the rows of state {name!r} came from an iterator, which was used by a write "
+                "before: give a table or a list of batches, which can be written again"
+            )
+            raise UsageError(msg)
+        self._used = True
+        return self._ask()
 
     def write(
         self,
@@ -68,7 +91,7 @@ class GivenRows:
         """Write a file for each subtask of the operator, in their order."""
         width, groups = operator.parallelism, operator.max_parallelism
         with SpilledRows(state[1], groups) as spilled:
-            for batch in self.batches:
+            for batch in self.batches(name):
                 spilled.add(batch)
             rows = RowsByGroup(spilled.in_order())
             ranges = [range_of(index, width, groups) for index in range(width)]
@@ -191,4 +214,6 @@ def moved(
         msg = f"source {source.uid!r} had not begun: it has no position that could be changed"
         raise UsageError(msg)
     lines[line] = str(offset)
-    return replace(positions, offset_lines=tuple(lines))
+    # The check of a log is that of the log up to the position before.
+    logs = {k: v for k, v in positions.source_logs.items() if k != log_check(source.index)}
+    return replace(positions, offset_lines=tuple(lines), source_logs=logs)

@@ -206,7 +206,7 @@ class SavepointEdit:
             for name, kind in self.kinds(which).items():
                 if name not in pending.keyed:
                     table = contents.keyed_state(source_id, name)
-                    pending.keyed[name] = (kind, GivenRows(table.batches()))
+                    pending.keyed[name] = (kind, GivenRows(table))
         pending.record = replace(record, max_parallelism=max_parallelism)
         return self
 
@@ -314,7 +314,7 @@ class SavepointEdit:
 
     def _keyed_rows(self, rows: Any) -> KeyedRows:
         """Return who writes rows that were given."""
-        return GivenRows(rows.to_batches() if hasattr(rows, "to_batches") else rows)
+        return GivenRows(rows)
 
     def _arrow(self, rows: Any) -> Any:
         """Return rows that were given as a table of Arrow."""
@@ -349,11 +349,11 @@ class SavepointEdit:
         if mode not in _MODES:
             msg = f"operator state {name!r} is {mode!r}, expected one of {', '.join(_MODES)}"
             raise UsageError(msg)
-        pending = self._find(which)
+        pending, given = self._find(which), list(elements)
         value = portable(types[0], self._unpickle, False)
         key = None if types[1] is None else portable(types[1], self._unpickle, False)
         pending.elements[name] = lambda: dealt(
-            pending.record.parallelism, mode, (value, key), elements
+            pending.record.parallelism, mode, (value, key), given
         )
         pending.dropped.discard(name)
         return self

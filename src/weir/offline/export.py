@@ -120,7 +120,7 @@ def read_file(path: str, form: str, schema: Any) -> Iterator[Any]:
     except FileNotFoundError as error:
         msg = f"there is no file {path!r}"
         raise UsageError(msg) from error
-    except (pa.ArrowException, ValueError, OSError) as error:
+    except (pa.ArrowException, ValueError, OSError, csv.Error, RecursionError) as error:
         msg = f"{path!r} is no {form} file with rows of this state: {error}"
         raise UsageError(msg) from error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final
 
 from weir.backend.base import VOID, RestoreSource
@@ -21,6 +21,7 @@ from weir.errors import UsageError
 from weir.graph import kinds
 from weir.graph.plan import OperatorNode
 from weir.keygroup import KeyGroupRange, key_group
+from weir.keys import one_nan
 from weir.offline.contents import SnapshotContents
 from weir.offline.keyed import Entry, KeyedTable
 from weir.runtime.context import RuntimeContext
@@ -64,10 +65,15 @@ class KeyFilter:
         found = sorted({key_group(key, max_parallelism) for key in self.keys})
         return [KeyGroupRange(group, group) for group in found if group in wanted]
 
+    @cached_property
+    def _found(self) -> frozenset[Any]:
+        """The wanted keys as they are looked up: a NaN is not equal to itself."""
+        return frozenset(map(one_nan, self.keys or ()))
+
     def passes(self, key: Any) -> bool:
         """Tell whether a key is wanted."""
         if self.keys is not None:
-            return key in self.keys
+            return one_nan(key) in self._found
         return self.test is None or bool(self.test(key))
 
 

@@ -27,6 +27,7 @@ from weir.codec.stamped import StampedCodec, StampedTypeInfo, stored_type
 from weir.common.typeinfo import TypeInformation, Types
 from weir.errors import CorruptStateError, UsageError
 from weir.keygroup import KeyGroupRange, key_group
+from weir.keys import one_nan
 from weir.offline.opened import OpenSnapshot
 from weir.offline.tables import (
     KEY,
@@ -330,7 +331,7 @@ class KeyedTable:
             UsageError: a value cannot be a key.
         """
         wanted: dict[int, set[Any]] = {}
-        for key in keys:
+        for key in map(one_nan, keys):
             wanted.setdefault(key_group(key, self.operator.max_parallelism), set()).add(key)
         for group in sorted(wanted):
             entries = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from weir.offline.encoding import with_key_groups
 from weir.offline.export import conform
 from weir.offline.keyed import Layout
 from weir.offline.tables import KEY_GROUP
+from weir.storage.private_files import remove_directory, temporary_directory
 
 HELD_BYTES: Final = 32 << 20
 _BUCKETS: Final = 128
@@ -36,7 +36,7 @@ class SpilledRows:
         self._buckets = min(_BUCKETS, max_parallelism)
         self._held: list[list[Any]] = [[] for _ in range(self._buckets)]
         self._bytes = 0
-        self._folder: TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
         self._writers: dict[int, tuple[Any, Any]] = {}
 
     def __enter__(self) -> SpilledRows:
@@ -45,7 +45,7 @@ class SpilledRows:
     def __exit__(self, *_: object) -> None:
         self._end_writing()
         if self._folder is not None:
-            self._folder.cleanup()
+            remove_directory(self._folder)
 
     def add(self, batch: Any) -> None:
         """Take some rows.
@@ -70,7 +70,7 @@ class SpilledRows:
 
     def _spill(self) -> None:
         if self._folder is None:
-            self._folder = TemporaryDirectory(prefix="weir-rows-")
+            self._folder = temporary_directory("weir-rows-")
         for bucket, held in enumerate(self._held):
             if held:
                 writer = self._writer(bucket)
@@ -80,7 +80,7 @@ class SpilledRows:
         self._bytes = 0
 
     def _path(self, bucket: int) -> Path:
-        return Path(self._folder.name if self._folder is not None else "") / f"{bucket}.arrow"
+        return (self._folder or Path()) / f"{bucket}.arrow"
 
     def _writer(self, bucket: int) -> Any:
         if bucket not in self._writers:

@@ -11,7 +11,6 @@ import tempfile
 import weakref
 from collections.abc import Container
 from dataclasses import replace
-from pathlib import Path
 
 from weir.backend.base import RestoreSource, SnapshotOutput, StateLayer
 from weir.backend.context import NoSharedFiles
@@ -26,6 +25,7 @@ from weir.backend.rocksdb.timers import RocksDBTimers
 from weir.codec.stamped import stored_type
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotReader, SnapshotWriter
+from weir.storage.private_files import scratch_directory
 
 
 def expand_native(
@@ -74,8 +74,8 @@ def _is_outdated(source: RestoreSource) -> bool:
 def _expanded(
     source: RestoreSource, wanted: KeyGroupRange, names: Container[str] | None
 ) -> StateLayer:
-    with tempfile.TemporaryDirectory(prefix="weir-rocksdb-expand-") as directory:
-        database, filled = fill([source], wanted, Path(directory) / "db", RocksDBSettings())
+    with scratch_directory("weir-rocksdb-expand-") as directory:
+        database, filled = fill([source], wanted, directory / "db", RocksDBSettings())
         try:
             if names is not None:
                 filled = _only(filled, names)
@@ -109,13 +109,13 @@ def _frozen(database: Database, filled: Filled, wanted: KeyGroupRange) -> FullSn
 
 
 def _written(snapshot: FullSnapshot, name: str) -> StateLayer:
-    descriptor, path = tempfile.mkstemp(prefix="weir-rocksdb-expand-")
+    with tempfile.TemporaryFile() as out:  # It has no name, and stays as long as its reader.
+        writer = SnapshotWriter(out)
+        part = snapshot.write(SnapshotOutput(writer, NoSharedFiles()))
+        size = writer.finish({}).size
+        out.flush()
+        descriptor = os.dup(out.fileno())
     try:
-        os.unlink(path)  # the open file stays as long as its reader
-        with os.fdopen(os.dup(descriptor), "wb") as out:
-            writer = SnapshotWriter(out)
-            part = snapshot.write(SnapshotOutput(writer, NoSharedFiles()))
-            size = writer.finish({}).size
         reader = SnapshotReader(lambda o, n: os.pread(descriptor, n, o), size, name)
     except BaseException:
         os.close(descriptor)

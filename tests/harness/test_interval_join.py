@@ -284,8 +284,14 @@ def test_late_records_are_not_joined_and_go_to_the_side_output_of_their_side():
     assert sum(harness.metrics("join")["numLateRecordsDropped"]) == 0
 
 
-def test_late_records_without_a_side_output_are_dropped_and_counted():
-    harness = started_join("[-1,1]", (-1, 1))
+@pytest.mark.parametrize("tagged", [False, True])
+def test_late_records_without_a_side_output_are_dropped_and_counted(tagged):
+    env = environment()
+    join = between(env, -1, 1)
+    if tagged:  # nobody reads them
+        join = join.side_output_left_late_data(LATE_LEFT).side_output_right_late_data(LATE_RIGHT)
+    collect(join.process(Pairs()).uid("join"))
+    harness = started(env)
     for epoch in LATE:
         harness.run_epoch(epoch)
     assert numbers(harness.collected()) == ["33", "34", "43", "44", "45", "54", "55"]
@@ -311,6 +317,18 @@ def test_nothing_is_late_within_an_epoch():
 def test_a_lower_bound_above_the_upper_one_is_refused():
     with pytest.raises(UsageError, match="found 2 ms and 1 ms"):
         between(environment(), 2, 1)
+
+
+def test_records_are_paired_in_event_time_only():
+    env = environment()
+    timed = events(env)
+    join = side(timed, "L").interval_join(side(timed, "R"))
+    with pytest.raises(UsageError, match="only supported in event time"):
+        join.in_processing_time()
+    collect(join.in_event_time().between(-1, 0).process(Pairs()))
+    harness = started(env)
+    harness.run_epoch([*(left(n) for n in (1, 2)), *(right(n) for n in (1, 2))])
+    assert numbers(harness.collected()) == ["11", "21", "22"]
 
 
 def test_an_interval_that_is_empty_without_its_bounds_is_refused():

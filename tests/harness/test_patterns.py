@@ -274,13 +274,13 @@ def test_function_objects_are_opened_and_called():
 LATE = OutputTag("late", EVENT)
 
 
-def late_program(with_output):
+def late_program(with_output, *, read=True):
     env = environment()
-    pattern = CEP.pattern(keyed(env, []), Pattern.begin("any"))
+    pattern = CEP.pattern(keyed(env, []), Pattern.begin("any")).in_event_time()
     if with_output:
         pattern = pattern.side_output_late_data(LATE)
     found = pattern.select(numbers).name("pattern")
-    handles = collect(found), collect(found.get_side_output(LATE))
+    handles = collect(found), collect(found.get_side_output(LATE)) if read else None
     harness = started(env, 1)
     for number, time in ((1, 10), (2, 9), (3, 10), (4, 11)):
         harness.run_epoch([event(number, "s", time)])
@@ -300,6 +300,34 @@ def test_late_events_go_to_their_side_output():
     assert harness.collected(main) == ["1", "3", "4"]
     assert harness.collected(late) == [event(2, "s", 9)]
     assert harness.metrics("pattern")["numLateRecordsDropped"] == [0]
+
+
+def test_late_events_in_a_side_output_that_nobody_reads_are_counted():
+    harness, (main, _) = late_program(True, read=False)
+    assert harness.collected(main) == ["1", "3", "4"]
+    assert harness.metrics("pattern")["numLateRecordsDropped"] == [1]
+
+
+def test_event_time_can_be_chosen_again():
+    env = environment()
+    stream = CEP.pattern(keyed(env, DISORDERED, 5), start_middle_end())
+    collect(stream.in_processing_time().in_event_time().select(numbers))
+    assert run(env, take=1).collected() == ["1,5,4"]
+
+
+@pytest.mark.parametrize(
+    ("skip", "expected"),
+    [
+        (None, ["0,1", "1,2", "2,3"]),
+        (AfterMatchSkipStrategy.skip_past_last_event(), ["0,1", "2,3"]),
+    ],
+)
+def test_a_pattern_may_begin_with_a_group_and_a_skip_strategy(skip, expected):
+    env = environment()
+    group = Pattern.begin("first").next("second")
+    records = [event(i, "s", i) for i in range(4)]
+    collect(CEP.pattern(keyed(env, records), Pattern.begin(group, skip)).select(numbers))
+    assert run(env).collected() == expected
 
 
 @pytest.mark.parametrize("timed_", [False, True], ids=["no strategy", "the mark of none"])

@@ -325,10 +325,14 @@ def test_functions_of_windows_of_a_whole_stream(ending, expected):
     assert run(env, partitions=1).collected() == expected
 
 
-def test_count_windows_of_a_whole_stream():
+@pytest.mark.parametrize("take", [None, 1])
+@pytest.mark.parametrize(
+    ("size", "expected"), [((3,), [6, 15]), ((3, 2), [6, 13]), ((2, 3), [3, 10])]
+)
+def test_count_windows_of_a_whole_stream(size, expected, take):
     env = environment()
-    collect(env.from_collection(WORDS, PAIR).count_window_all(3).apply(AllSum()))
-    assert run(env, partitions=1).collected() == [6, 15]
+    collect(env.from_collection(WORDS, PAIR).count_window_all(*size).apply(AllSum()))
+    assert run(env, partitions=1, take=take).collected() == expected
 
 
 def test_late_data_goes_to_its_side_output():

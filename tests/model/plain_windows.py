@@ -41,8 +41,10 @@ class Cell:
 class PlainWindows:
     """Windows of keys; `results` are (key, bounds if it has them, sorted values) with stamps."""
 
-    def __init__(self, assigner, trigger, evictor=None, lateness=0):
+    def __init__(self, assigner, trigger, evictor=None, lateness=0, subtask_of=None):
         self.wm, self.now = MIN, 0
+        self.subtask_of = subtask_of or (lambda key: 0)
+        self.before_the_end, self.fired = MIN, {}
         self.contents = defaultdict(list)
         self.cells = {}
         self.in_flight = defaultdict(dict)
@@ -184,14 +186,28 @@ class PlainWindows:
             values = [element.value[1] for element in found]
             self.evictor.evict_after(found, len(found), window, self)
             self.contents[self.key, held_in] = [(e.value[1], e.timestamp) for e in found]
-        last = window.max_timestamp()
         shown = (self.key, *bounds_of(window), tuple(sorted(values)))
-        self.results.append((shown, stamp if last == MAX else last))
+        self.results.append((shown, self.stamp_of(window, stamp)))
+
+    def stamp_of(self, window, fired):
+        """Results of a window without an end are of the time that fired them.
+
+        What the end of time fires comes behind all that the subtask gave, and is late for nobody.
+        """
+        if window.max_timestamp() != MAX:
+            return window.max_timestamp()
+        subtask = self.subtask_of(self.key)
+        reached = self.fired.get(subtask, self.before_the_end)
+        if fired == MAX:
+            return reached + 1
+        if self.wm == MAX:
+            self.fired[subtask] = max(reached, fired)
+        return fired
 
     # ---- time
 
     def watermark(self, time):
-        self.wm = time
+        self.before_the_end, self.wm = self.wm, time
         self.fire(self.event_timers, time, self.event_time)
 
     def clock(self, time):

@@ -293,6 +293,36 @@ def test_event_time_goes_on_without_input_when_all_partitions_are_idle(env, spar
         assert next(iter(records)) == 10
 
 
+def test_rows_that_wait_for_the_next_trigger_are_no_silence(env, spark, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+
+    def add(n, fast, slow):
+        pq.write_table(pa.table({"site": ["fast", "slow"], "ts": [fast, slow]}), folder / ".next")
+        (folder / ".next").rename(folder / f"{n}.parquet")
+
+    settings = Configuration()
+    settings.set_string("weir.trigger", "4s")
+    env.configure(settings)
+    rows = spark.readStream.schema("site string, ts bigint").parquet(str(folder))
+    strategy = MONOTONOUS().with_timestamp_assigner(lambda value, _: value[1])
+    stream = env.from_dataframe(rows, partition_by=["site"]).assign_timestamps_and_watermarks(
+        strategy.with_idleness(Duration.of_millis(500))
+    )
+    add(0, 1000, 10)
+    judged = stream.key_by(lambda v: 0).process(Judge(), JUDGED)
+    with judged.execute_and_collect() as records:
+        found = []
+        for n in range(1, 3):
+            found += [next(records), next(records)]
+            # They are there long before the timeout has passed, and are read long after.
+            add(n, 1000 + n, 10 + n)
+        found += [next(records), next(records)]
+    assert sorted(found) == [
+        (site, ts + n, False) for site, ts in (("fast", 1000), ("slow", 10)) for n in range(3)
+    ]
+
+
 def test_windows_by_the_clock_fire_without_further_input(env, spark, tmp_path):
     for n in range(3):
         add_rows(tmp_path, n, n)
@@ -350,3 +380,25 @@ def test_rows_of_a_dataframe_are_summed_by_window_with_their_times_in_a_column(
     for n in range(600):
         expected[n % 7, n // 100] = expected.get((n % 7, n // 100), 0) + n
     assert totals == sorted((key, total) for (key, _), total in expected.items())
+
+
+@pytest.mark.parametrize(("files", "late"), [(0, []), (2, [150])])
+def test_bounded_files_come_in_epochs_of_so_many(env, tmp_path, files, late):
+    inputs = tmp_path / "in"
+    inputs.mkdir()
+    for number, times in enumerate(([100, 200], [400, 500], [150, 600], [700], [800])):
+        path = inputs / f"{number}.csv"
+        path.write_text("".join(f"a,{time}\n" for time in times))
+        os.utime(path, (1_000_000 + number, 1_000_000 + number))  # Spark reads the oldest first
+    schema = CsvSchema.builder().add_string_column("who").add_number_column("at").build()
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(inputs))
+    configuration = Configuration()
+    configuration.set_integer("weir.source.batch-files", files)
+    env.configure(configuration)
+    strategy = MONOTONOUS().with_timestamp_assigner(1)
+    stream = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "files")
+    keyed = stream.assign_timestamps_and_watermarks(strategy).key_by(lambda row: row[0])
+    with keyed.process(Judge(), JUDGED).execute_and_collect() as found:
+        judged = [(time, is_late) for _, time, is_late in found]
+    assert sorted(time for time, _ in judged) == [100, 150, 200, 400, 500, 600, 700, 800]
+    assert [time for time, is_late in judged if is_late] == late

@@ -22,6 +22,7 @@ from weir.graph import kinds
 Length: TypeAlias = Duration | Time | datetime.timedelta | int
 _BOUND_MS = 1 << 63
 Self = TypeVar("Self", bound="BoundedPairs[Any]")
+Timed = TypeVar("Timed", bound="Pairs[Any]")
 
 
 class Pairs(Generic[S]):
@@ -44,6 +45,23 @@ class Pairs(Generic[S]):
         self.left = left
         self.right = right
         self.result = result
+
+    def in_event_time(self: Timed) -> Timed:
+        """Pair records by event time, as it is anyway."""
+        return self
+
+    def in_processing_time(self: Timed) -> Timed:
+        """Refuse, as Flink does: records are paired by their timestamps.
+
+        Raises:
+            UsageError: always.
+        """
+        msg = (
+            "in_processing_time(): an interval join is only supported in event time, as in Flink; "
+            "call assign_timestamps_and_watermarks() on both streams, or join() them in "
+            "processing-time windows"
+        )
+        raise UsageError(msg)
 
     def _settings(self, lower_bound: Length, upper_bound: Length) -> JoinSettings:
         lower, upper = to_ms(lower_bound), to_ms(upper_bound)

@@ -27,13 +27,17 @@ class Barrier(msgspec.Struct, frozen=True):
 class Epoch(msgspec.Struct, frozen=True):
     """One epoch: its number, the barrier at its end, and whether it ends the bounded input.
 
-    `now_ms` is its processing time by the driver's clock, where slots must agree on one.
+    `now_ms` is its processing time by the driver's clock, where slots must agree on one. By the
+    driver's monotonic clock, it was begun at `begun_ms`, and the sources were looked at at
+    `looked_ms`: nobody has what they got later. None if it is not known that they were looked at.
     """
 
     number: int
     barrier: Barrier | None = None
     final: bool = False
     now_ms: int | None = None
+    looked_ms: int | None = None
+    begun_ms: int | None = None
 
     @property
     def checkpoint_id(self) -> int | None:

@@ -46,7 +46,7 @@ class SlotTime:
         """Begin at the minimum."""
         self._plan = plan
         self._operators = operators
-        self._clock = facts.clock
+        self._looks = facts.looks
         self._over = False
         makers = {
             maker
@@ -60,7 +60,7 @@ class SlotTime:
     def _source_time(self, maker: int) -> SourceTime:
         strategy = self._plan.operators[maker].function
         sources = [self._plan.operators[s].id for s in self._plan.sources_of(maker)]
-        return SourceTime(self._clock, getattr(strategy, "idleness_ms", None), sources)
+        return SourceTime(self._looks, getattr(strategy, "idleness_ms", None), sources)
 
     def _operator_inputs(self, index: int) -> _OperatorInputs:
         channels: dict[int, list[tuple[int, int]]] = {}
@@ -140,10 +140,10 @@ class SlotTime:
         """Return the watermarks of the operators that make them beside the sources."""
         return {index: source.value for index, source in self._sources.items()}
 
-    def next_ms(self) -> int | None:
-        """Return the moment when a silent partition becomes idle: an epoch is needed then."""
-        left = [found for s in self._sources.values() if (found := s.left_ms()) is not None]
-        return self._clock.now_ms() + min(left) if left else None
+    def idle_from_ms(self) -> int | None:
+        """Return from which look on the next silent partition is idle: an epoch is needed then."""
+        moments = (source.idle_from_ms() for source in self._sources.values())
+        return min((moment for moment in moments if moment is not None), default=None)
 
     def restore(self, marks: Iterable[PartitionWatermark]) -> None:
         """Know how far the partitions of a checkpoint were."""

@@ -20,8 +20,9 @@ from weir.common.watermark_strategy import Watermark, WatermarkOutput
 from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
 from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk
+from weir.runtime.looks import IdleTimer
 from weir.runtime.operator import TaskFacts
-from weir.runtime.partition_time import IdleTimer, partition_owner
+from weir.runtime.partition_time import partition_owner
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.stateless import assigned
 from weir.runtime.watermarks import Combined, is_moment
@@ -112,7 +113,7 @@ class GeneratorOperator(StatefulOperator):
         found = self._generated.get(name)
         if found is None:
             self._combined.add(name)
-            silence = IdleTimer(self.facts.clock, self.function.idleness_ms)
+            silence = IdleTimer(self.facts.looks, self.function.idleness_ms)
             output = _Output(name, self._combined)
             found = self._generated[name] = _Generated(self._supplied(), output, silence)
         return found
@@ -170,11 +171,10 @@ class GeneratorOperator(StatefulOperator):
             return MAX_WATERMARK, False
         return self._combined.value, self._owns_none or self._combined.idle
 
-    def next_processing_timer(self) -> int | None:
+    def idle_from_ms(self) -> int | None:
         """Return when silence makes a partition idle, which takes an epoch."""
-        left = [made.silence.left_ms() for made in self._generated.values()]
-        coming = [found for found in left if found is not None and found > 0]
-        return self.facts.clock.now_ms() + min(coming) if coming else None
+        moments = (m.silence.due_ms() for m in self._generated.values() if not m.silence.expired)
+        return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _takes_context(supplier: Callable[..., Any]) -> bool:

@@ -261,9 +261,10 @@ class IntervalJoin(StatefulOperator):
         reached = self.watermark
         late = [t < reached for t in stamps]
         values: list[Any] = list(compress(chunk.values, late))
-        if side.late is None:
+        if not self.side_consumers.get(side.late or ""):
+            # Also with a tag: a side output that nobody reads keeps nothing.
             self._dropped.inc(len(values))
-        else:
+        elif side.late is not None:
             times: list[int | None] = list(compress(stamps, late))
             self.emit_side(side.late, values, times)
         kept = [not x for x in late]

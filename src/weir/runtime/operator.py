@@ -25,6 +25,7 @@ from weir.graph.output_tag import OutputTag
 from weir.graph.plan import EdgeNode, OperatorNode
 from weir.runtime.columnar import ColumnInput
 from weir.runtime.frame import MIN_WATERMARK, Chunk
+from weir.runtime.looks import Looks
 from weir.runtime.memory import MemoryLimits
 from weir.runtime.queryable import QueryableNames
 from weir.runtime.raised import last_given, shorten, user_traceback
@@ -52,6 +53,7 @@ class TaskFacts:
     from_savepoint: bool = False
     memory: MemoryLimits = field(default_factory=MemoryLimits)
     epoch_ms: int | None = None
+    looks: Looks = field(default_factory=Looks)
     queryable: QueryableNames = field(default_factory=QueryableNames)
 
     def now_ms(self) -> int:
@@ -136,6 +138,10 @@ class Operator:
 
     def next_processing_timer(self) -> int | None:
         """Return when this operator next wants `on_processing_time`."""
+        return None
+
+    def idle_from_ms(self) -> int | None:
+        """Return from which look at the sources on it is idle unless it hears something."""
         return None
 
     def finish(self) -> None:

@@ -8,7 +8,8 @@ so a partition that lags, and is silent in the first epoch after a restore, is n
 
 A partition counts from the epoch of its first records on. One that ends, such as a file, counts in
 the epoch in which it is read, and no longer when later ones are read. One that has been silent for
-longer than the strategy allows is ignored until its next record. Rows of a source whose partitions
+longer than the strategy allows, from its last record to a look at the sources that found none, is
+ignored until its next record. Rows of a source whose partitions
 have no names are one partition, which is as far as its furthest row. The name of a partition begins
 with that of its source. The end of time, said of a partition, lets it count no longer; said of a
 source's name alone, it is the end of all of them. Several sources may come to one strategy: its
@@ -22,9 +23,9 @@ import zlib
 from collections.abc import Iterable
 from typing import Final
 
-from weir.clock import Clock
 from weir.notices import warn_once
 from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, PartitionMark
+from weir.runtime.looks import IdleTimer, Looks
 from weir.runtime.watermarks import Combined
 
 MANY = 10_000
@@ -47,32 +48,6 @@ def partition_owner(partition: str, parallelism: int) -> int:
     return zlib.crc32(partition.encode("utf-8", "surrogatepass")) % parallelism
 
 
-class IdleTimer:
-    """Tells when something has been silent for longer than it may."""
-
-    def __init__(self, clock: Clock, allowed_ms: int | None) -> None:
-        """Begin now; None allows silence for ever."""
-        self._clock = clock
-        self._allowed_ms = allowed_ms
-        self._active_ms = clock.monotonic_ms()
-
-    def active(self) -> None:
-        """Note that something was heard."""
-        self._active_ms = self._clock.monotonic_ms()
-
-    @property
-    def expired(self) -> bool:
-        """Tell whether it has been silent for too long."""
-        left = self.left_ms()
-        return left is not None and left <= 0
-
-    def left_ms(self) -> int | None:
-        """Return for how long it may still be silent, None for ever."""
-        if self._allowed_ms is None:
-            return None
-        return self._active_ms + self._allowed_ms + 1 - self._clock.monotonic_ms()
-
-
 class _Partition:
     """What is known of a partition beside its watermark."""
 
@@ -92,14 +67,14 @@ class SourceTime:
     `value` and `idle` are as of the last `settle`.
     """
 
-    def __init__(self, clock: Clock, idleness_ms: int | None, sources: Iterable[str] = ()) -> None:
+    def __init__(self, looks: Looks, idleness_ms: int | None, sources: Iterable[str] = ()) -> None:
         """Begin without partitions, which holds everybody back unless it lasts for too long."""
-        self._clock = clock
+        self._looks = looks
         self._idleness_ms = idleness_ms
         self._sources = {partition_name(source) for source in sources}
         self._combined = Combined()
         self._partitions: dict[str, _Partition] = {}
-        self._empty = IdleTimer(clock, idleness_ms)
+        self._empty = IdleTimer(looks, idleness_ms)
         self._before: list[tuple[str, int]] = []
         # Sources that are over, and whether they stay so in later jobs.
         self._ended: dict[str, bool] = {}
@@ -147,7 +122,7 @@ class SourceTime:
     def _known(self, name: str, watermark: int = MIN_WATERMARK) -> _Partition:
         partition = self._partitions.get(name)
         if partition is None:
-            timer = IdleTimer(self._clock, self._idleness_ms)
+            timer = IdleTimer(self._looks, self._idleness_ms)
             partition = self._partitions[name] = _Partition(timer)
             self._combined.add(name, watermark)
             if len(self._partitions) == MANY:
@@ -184,13 +159,12 @@ class SourceTime:
     def _has_no_more(self, name: str) -> bool:
         return name in self._finished or source_of(name) in self._ended
 
-    def left_ms(self) -> int | None:
-        """Return in how many milliseconds the next silent partition becomes idle."""
+    def idle_from_ms(self) -> int | None:
+        """Return from which look at the sources on the next silent partition is idle."""
         timers = [p.timer for p in self._partitions.values() if not p.idle]
         if not self._partitions and not self._empty.expired and not self._is_over:
             timers = [self._empty]
-        left = [found for timer in timers if (found := timer.left_ms()) is not None]
-        return min(left, default=None)
+        return min((due for timer in timers if (due := timer.due_ms()) is not None), default=None)
 
     @property
     def partitions(self) -> list[str]:

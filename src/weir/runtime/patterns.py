@@ -186,7 +186,8 @@ class PatternOperator(StatefulOperator):
             if found is None:
                 found = arrived[key] = _Due(group)
             found.add(time, value)
-        if late and self._late_tag is not None:
+        tag = self._late_tag
+        if late and tag is not None and self.side_consumers.get(tag.tag_id):
             self.emit_tagged(late, late_stamps)
         elif late:
             self._late.inc(len(late))

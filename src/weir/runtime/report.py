@@ -39,9 +39,10 @@ class SubtaskReport(msgspec.Struct, frozen=True):
     `records_in` and `records_out` count by operator index, since the attempt began. `bytes_sent`
     are those of frames for other subtasks. `entries` is about how many keyed entries there are,
     `watermark` the lowest of the operators', `next_timer_ms` when the next processing-time timer
-    is due. `metrics` are those of user functions, by operator index. `busy_ms` is how long the
-    epoch took here, from `begun_ms` of the host's clock on. `watermarks` are those of each
-    operator, by index; at level 1 also of those that make them beside the sources.
+    is due, `idle_from_ms` from which look at the sources on somebody is idle who was not.
+    `metrics` are those of user functions, by operator index. `busy_ms` is how long the epoch took
+    here, from `begun_ms` of the host's clock on. `watermarks` are those of each operator, by index;
+    at level 1 also of those that make them beside the sources.
     """
 
     level: int
@@ -58,6 +59,7 @@ class SubtaskReport(msgspec.Struct, frozen=True):
     busy_ms: int = 0
     begun_ms: int = 0
     watermarks: dict[int, int] = {}
+    idle_from_ms: int | None = None
 
     @property
     def place(self) -> tuple[int, int]:

@@ -18,8 +18,8 @@ from weir.errors import UsageError
 from weir.graph.plan import OperatorNode
 from weir.runtime.columnar import milliseconds_of
 from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, Chunk, ColumnChunk, field_positions
+from weir.runtime.looks import IdleTimer
 from weir.runtime.operator import Operator, TaskFacts
-from weir.runtime.partition_time import IdleTimer
 from weir.runtime.raised import shorten, whole
 from weir.runtime.watermarks import is_moment
 
@@ -154,7 +154,7 @@ class TimestampsOperator(Operator):
     def __init__(self, node: OperatorNode, facts: TaskFacts) -> None:
         super().__init__(node, facts)
         self._out_of_orderness = self.function.out_of_orderness_ms
-        self._silence = IdleTimer(facts.clock, self.function.idleness_ms)
+        self._silence = IdleTimer(facts.looks, self.function.idleness_ms)
         self._heard = False
         self.partition = ""
         self.generated: dict[str, int] = {}
@@ -191,7 +191,7 @@ class TimestampsOperator(Operator):
         self.generated[self.partition] = candidate
 
     def end_records(self) -> None:
-        """Begin to wait for the next record, however long the ones of this epoch took."""
+        """Begin to wait for the next record."""
         if self._heard:
             self._silence.active()
             self._heard = False
@@ -202,7 +202,6 @@ class TimestampsOperator(Operator):
             return MAX_WATERMARK, False
         return max(self.generated.values(), default=MIN_WATERMARK), self._silence.expired
 
-    def next_processing_timer(self) -> int | None:
+    def idle_from_ms(self) -> int | None:
         """Return when silence makes the stream idle, which takes an epoch."""
-        left = self._silence.left_ms()
-        return None if left is None or left <= 0 else self.facts.clock.now_ms() + left
+        return None if self._silence.expired else self._silence.due_ms()

@@ -171,6 +171,7 @@ class Subtask:
         out: list[Frame] = []
         data: list[Incoming] = []
         self.facts.epoch_ms = epoch.now_ms
+        self.facts.looks.begin_epoch(epoch.looked_ms, epoch.begun_ms)
         if level == 1:
             self.time.begin()
         for frame in self._with_restored(level, frames):
@@ -399,9 +400,10 @@ class Subtask:
         *,
         begun: tuple[int, int],
     ) -> Frame:
-        timers = [*(op.next_processing_timer() for op in operators), self.time.next_ms()]
+        timers = [op.next_processing_timer() for op in operators]
+        silences = [*(op.idle_from_ms() for op in operators), self.time.idle_from_ms()]
         if self.plan.batch:
-            timers = []
+            timers, silences = [], []
         stateful = [op for op in operators if isinstance(op, StatefulOperator)]
         beside_sources = self.time.source_marks() if level == 1 else {}
         begun_ms, since_ms = begun
@@ -416,6 +418,7 @@ class Subtask:
             entries=sum(op.state_entries() for op in stateful),
             watermark=min((op.watermark for op in operators), default=0),
             next_timer_ms=min((t for t in timers if t is not None), default=None),
+            idle_from_ms=min((t for t in silences if t is not None), default=None),
             metrics=self._metrics(operators),
             busy_ms=self.facts.clock.monotonic_ms() - begun_ms,
             begun_ms=since_ms,

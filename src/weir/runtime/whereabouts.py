@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from types import FrameType
 
+from weir.errors import WeirError
 from weir.runtime.operator import Operator
 from weir.runtime.raised import is_own_code
+from weir.runtime.stateful import StatefulOperator
 
 # What the loops of operators call the record that they hand to a function.
 _RECORD = "v"
@@ -46,6 +48,23 @@ def at_work() -> Whereabouts | None:
             if found is not None:
                 return found
     return None
+
+
+def most_state(operators: Iterable[Operator]) -> str:
+    """Say which operator holds most keyed state, by estimate; nothing if none has any."""
+    sizes = {op.node.name: _state_bytes(op) for op in operators}
+    name = max(sizes, key=sizes.__getitem__, default="")
+    if not sizes.get(name):
+        return ""
+    return f"most state: operator '{name}', about {sizes[name] / (1 << 20):.1f} MB"
+
+
+def _state_bytes(operator: Operator) -> int:
+    backend = operator.backend if isinstance(operator, StatefulOperator) else None
+    try:
+        return 0 if backend is None else backend.approximate_bytes()
+    except (RuntimeError, LookupError, ValueError, WeirError):
+        return 0  # the thread that handles records changes it meanwhile
 
 
 def _outwards(frame: FrameType | None) -> Iterable[tuple[FrameType, int]]:

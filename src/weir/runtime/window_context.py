@@ -8,7 +8,9 @@ trigger is that of its window. State of a function is global, under the key alon
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 from weir.backend.base import CurrentKey, Timers
@@ -183,18 +185,35 @@ class _InNamespace:
 
     def __getattr__(self, name: str) -> Any:
         """Return a method that runs in the namespace."""
-        method = getattr(self._handle, name)
-        current, namespace = self._current, self._namespace
+        return partial(self._run, getattr(self._handle, name))
 
-        def run(*args: Any, **kwargs: Any) -> Any:
-            before = current.namespace
-            current.namespace = namespace
-            try:
-                return method(*args, **kwargs)
-            finally:
-                current.namespace = before
+    def _run(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        current = self._current
+        before = current.namespace
+        current.namespace = self._namespace
+        try:
+            return method(*args, **kwargs)
+        finally:
+            current.namespace = before
 
-        return run
+    # Python looks for these in the class, not by `__getattr__`. A kind of state that has no such
+    # method says so itself, as outside of windows.
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._run(operator.getitem, self._handle, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._run(operator.setitem, self._handle, key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        self._run(operator.delitem, self._handle, key)
+
+    def __contains__(self, key: object) -> bool:
+        return bool(self._run(operator.contains, self._handle, key))
+
+    def __iter__(self) -> Iterator[Any]:
+        # All at once: between two steps another namespace may be the current one.
+        return iter(self._run(list, self._handle))
 
 
 class WindowStateStore:

@@ -36,6 +36,7 @@ from weir.runtime.window_context import (
 )
 from weir.runtime.window_folding import Folding, can_fold
 from weir.runtime.window_slices import can_take_columns
+from weir.runtime.window_stamps import ResultStamps
 from weir.state.descriptor import ListStateDescriptor
 from weir.window.evictors import TimestampedValue
 from weir.window.merging import Merged, MergingWindowSet
@@ -72,6 +73,7 @@ class WindowOperator(StatefulOperator):
         self._now_ms: int | None = None
         self.out: list[Any] = []
         self.stamps: list[int | None] = []
+        self._result_stamps = ResultStamps()
         self._late: list[tuple[Any, int | None]] = []
         self._sets: dict[Any, tuple[int, MergingWindowSet]] = {}
 
@@ -138,6 +140,7 @@ class WindowOperator(StatefulOperator):
         """Fire windows and triggers up to the watermark, in the order of their timers."""
         if self._folding is not None:
             self._folding.flush()
+        self._result_stamps.advance(self.watermark, watermark)
         super().on_watermark(watermark)
         if self._folding is not None and self.event_time:
             self._folding.fire(self.event_timers, watermark)
@@ -189,6 +192,8 @@ class WindowOperator(StatefulOperator):
         if self._folding is not None:
             self._folding.process(chunk)
         else:
+            if self.spaces is GLOBAL:
+                self._result_stamps.saw(chunk.timestamps)
             self._each(chunk)
         self.current.namespace = VOID
         self.flush()
@@ -236,8 +241,7 @@ class WindowOperator(StatefulOperator):
         return taken
 
     def _into_merging(self, value: Any, stamp: int | None, windows: Iterable[Any]) -> bool:
-        taken = False
-        in_flight = self._windows_in_flight()
+        taken, in_flight = False, self._windows_in_flight()
         for window in windows:
             known = in_flight.state_window(window) is not None
             actual = in_flight.add(window, self._merge, self.is_late)
@@ -325,8 +329,7 @@ class WindowOperator(StatefulOperator):
         if self.spec.merging:
             current.namespace = VOID
             in_flight = self._windows_in_flight()
-            state_window = in_flight.state_window(window)
-            if state_window is None:
+            if (state_window := in_flight.state_window(window)) is None:
                 return
             held_in = self.spaces.of(state_window)
         self.trigger_context.namespace = current.namespace = actual
@@ -371,8 +374,7 @@ class WindowOperator(StatefulOperator):
     def _emit(self, window: Any, spaces: tuple[Any, Any], stamp: int | None) -> None:
         """Call the function with the contents of a window, if there are any."""
         self.current.namespace = spaces[1]
-        elements = self.contents.elements()
-        if not elements:
+        if not (elements := self.contents.elements()):
             return
         if self.spec.evictor is None:
             self.give(window, spaces[0], elements, stamp)
@@ -398,9 +400,9 @@ class WindowOperator(StatefulOperator):
             self._stamp(window, stamp)
 
     def _stamp(self, window: Any, stamp: int | None) -> None:
-        """Stamp results that have none yet: with the last moment of a window that time ends."""
-        last, missing = window.max_timestamp(), len(self.out) - len(self.stamps)
-        self.stamps.extend(repeat(stamp if last == MAX_TIMESTAMP else last, missing))
+        """Stamp results that have none yet."""
+        missing = len(self.out) - len(self.stamps)
+        self.stamps.extend(repeat(self._result_stamps.of(window, stamp), missing))
 
     def _emit_evicted(
         self, window: Any, spaces: tuple[Any, Any], stored: Sequence[Any], stamp: int | None
@@ -428,8 +430,7 @@ class WindowOperator(StatefulOperator):
             known = any(stamp is not None for stamp in stamps)
             self.emit_tagged(out, stamps if known else None)
         if self._late:
-            late, self._late = self._late, []
-            tag = self.spec.late_tag
+            late, self._late, tag = self._late, [], self.spec.late_tag
             self.emit_tagged([(tag, value) for value, _ in late], [stamp for _, stamp in late])
 
     # ---- merging
@@ -437,8 +438,7 @@ class WindowOperator(StatefulOperator):
     def _windows_in_flight(self) -> MergingWindowSet:
         """Return the windows of the current key; they are read once an epoch."""
         current = self.current
-        known = self._sets.get(current.key)
-        if known is not None:
+        if (known := self._sets.get(current.key)) is not None:
             return known[1]
         if len(self._sets) >= SETS_MAX:
             self._store_sets()

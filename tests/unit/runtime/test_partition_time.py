@@ -5,16 +5,32 @@ from __future__ import annotations
 import pytest
 
 from weir.runtime.frame import MAX_WATERMARK, MIN_WATERMARK, PartitionMark
-from weir.runtime.partition_time import IdleTimer, SourceTime, partition_owner
+from weir.runtime.looks import IdleTimer, Looks
+from weir.runtime.partition_time import SourceTime, partition_owner
 from weir.testing.clock import ManualClock
 
 
+class Watched(SourceTime):
+    """A source that is looked at when an epoch begins, unless a test says when it was."""
+
+    def __init__(self, clock, idleness_ms, sources):
+        self.looks, self.clock = Looks(), clock
+        super().__init__(self.looks, idleness_ms, sources)
+
+    def look(self, looked_ms):
+        self.looks.begin_epoch(looked_ms, self.clock.monotonic_ms())
+
+
 def source(idleness_ms=None, clock=None, sources=()):
-    return SourceTime(clock or ManualClock(), idleness_ms, sources)
+    return Watched(clock or ManualClock(), idleness_ms, sources)
 
 
-def epoch(found, *marks):
+NOW = object()
+
+
+def epoch(found, *marks, looked_ms=NOW):
     """Let the tasks of an epoch speak, each about one partition; return watermark and idleness."""
+    found.look(found.clock.monotonic_ms() if looked_ms is NOW else looked_ms)
     found.begin()
     for name, watermark, *flags in marks:
         found.add([PartitionMark(name, watermark, ends="ends" in flags, idle="idle" in flags)])
@@ -67,7 +83,7 @@ def test_a_partition_is_idle_when_it_is_silent_for_longer_than_allowed(silent_ms
     epoch(found, ("a", 100), ("b", 10))
     clock.advance(silent_ms)
     assert epoch(found, ("a", 200)) == (200 if idle else 10, False)
-    assert found.left_ms() == (11 if idle else 11 - silent_ms)
+    assert found.idle_from_ms() == (silent_ms + 11 if idle else 11)
 
 
 def test_all_partitions_idle_lets_the_source_go_to_the_furthest():
@@ -76,7 +92,7 @@ def test_all_partitions_idle_lets_the_source_go_to_the_furthest():
     epoch(found, ("a", 100), ("b", 10))
     clock.advance(11)
     assert epoch(found) == (100, True)
-    assert found.left_ms() is None
+    assert found.idle_from_ms() is None
     assert epoch(found, ("b", 50)) == (100, False)
     assert epoch(found, ("b", 150)) == (150, False)
 
@@ -84,7 +100,10 @@ def test_all_partitions_idle_lets_the_source_go_to_the_furthest():
 def test_a_source_that_never_had_records_becomes_idle_too():
     clock = ManualClock()
     found = source(10, clock)
-    assert found.left_ms() == 11
+    assert found.idle_from_ms() is None
+    clock.advance(500)  # before the first epoch nobody was looked at
+    assert epoch(found) == (MIN_WATERMARK, False)
+    assert found.idle_from_ms() == 511
     clock.advance(11)
     assert epoch(found) == (MIN_WATERMARK, True)
     assert epoch(found, ("a", 5)) == (5, False)
@@ -174,7 +193,7 @@ def test_nobody_waits_for_a_source_that_is_over():
     clock = ManualClock()
     found = source(10, clock, sources=("s",))
     epoch(found, over("s"))
-    assert found.left_ms() is None
+    assert found.idle_from_ms() is None
     clock.advance(11)
     assert epoch(found) == (MAX_WATERMARK, False)
 
@@ -188,12 +207,45 @@ def test_what_an_epoch_said_is_not_stored_if_it_will_be_read_again():
     assert found.watermarks(replayed=True) == [("a", 200), ("b", 10), ("c", 5)]
 
 
-def test_a_timer_without_a_bound_never_expires():
+def test_time_in_which_nobody_looked_at_the_sources_is_not_silence():
     clock = ManualClock()
-    timer = IdleTimer(clock, None)
-    clock.advance(10**9)
+    found = source(10, clock)
+    epoch(found, ("a", 100), ("b", 10))
+    clock.advance(1000)
+    # Epochs without a look, and one that was planned long before it began.
+    assert epoch(found, looked_ms=None) == (10, False)
+    assert epoch(found, looked_ms=10) == (10, False)
+    assert found.idle_from_ms() == 11
+    assert epoch(found, looked_ms=11) == (100, True)
+
+
+def test_what_is_heard_without_a_look_is_heard():
+    clock = ManualClock()
+    found = source(10, clock)
+    epoch(found, ("a", 100), ("b", 10))
+    clock.advance(8)
+    epoch(found, ("b", 20), looked_ms=None)
+    clock.advance(8)
+    assert epoch(found, ("a", 200)) == (20, False)
+    clock.advance(3)
+    assert epoch(found, ("a", 300)) == (300, False)
+
+
+def test_looks_do_not_go_back():
+    clock = ManualClock()
+    found = source(10, clock)
+    epoch(found, ("a", 100), ("b", 10))
+    clock.advance(20)
+    assert epoch(found) == (100, True)
+    assert epoch(found, looked_ms=5) == (100, True)
+
+
+def test_a_timer_without_a_bound_never_expires():
+    looks = Looks()
+    timer = IdleTimer(looks, None)
+    looks.begin_epoch(10**9, 10**9)
     assert not timer.expired
-    assert timer.left_ms() is None
+    assert timer.due_ms() is None
 
 
 def test_owners_of_partitions_are_the_same_everywhere():

@@ -7,9 +7,15 @@ from tests.window_driver import MAX, Driver
 
 from weir.backend.base import NO_KEY, VOID
 from weir.common import Types
-from weir.datastream import ProcessWindowFunction
+from weir.datastream import AggregateFunction, ProcessWindowFunction
 from weir.datastream.output_tag import OutputTag
-from weir.datastream.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
+from weir.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
 from weir.datastream.window import (
     EventTimeSessionWindows,
     EventTimeTrigger,
@@ -337,11 +343,31 @@ def test_a_merge_must_not_end_before_the_watermark(end, passes):
         op.add(("k", (20, 30), 0))
 
 
-def test_a_merge_must_not_end_before_the_processing_time():
-    op = driven(ByValue((0, 20), event_time=False), Scripted())
+@pytest.mark.parametrize(("end", "passes"), [(20, False), (21, True)])
+def test_a_merge_must_not_end_before_the_processing_time(end, passes):
+    op = driven(ByValue((0, end), event_time=False), Scripted())
     op.now(19).add(("k", (0, 25), 0))
+    if passes:
+        op.add(("k", (20, 30), 0))
+        assert of("merge") == [("merge", 0, end, 1)]
+        return
     with pytest.raises(WeirError, match="which is over, as processing time is at"):
         op.add(("k", (20, 30), 0))
+
+
+def test_functions_are_told_the_processing_time():
+    class Now(ProcessWindowFunction):
+        def process(self, key, context, elements):
+            yield context.current_processing_time()
+
+        def clear(self, context):
+            CALLS.append(("clear at", context.current_processing_time()))
+
+    op = driven(Fixed((0, 2)), Scripted(TriggerResult.FIRE), function=Now())
+    op.now(70).add(("k", 1, 0))
+    op.now(90).watermark(5)
+    assert [value for value, _ in op.take()] == [70]
+    assert of("clear at") == [("clear at", 90)]
 
 
 def test_a_restored_operator_has_the_same_entries_and_timers():
@@ -415,6 +441,85 @@ def test_a_handle_of_window_state_stays_with_its_window():
     op.op.current.key = "k"
     first, second = (call[1] for call in of("handle"))
     assert (list(first.get()), list(second.get())) == ([0], [2])
+
+
+class Sum(AggregateFunction):
+    def create_accumulator(self):
+        return 0
+
+    def add(self, value, accumulator):
+        return accumulator + value
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, acc_a, acc_b):
+        return acc_a + acc_b
+
+
+def use_value(store, number):
+    state = store.get_state(ValueStateDescriptor("s", Types.LONG()))
+    state.update((state.value() or 0) + number)
+    return state.value()
+
+
+def use_list(store, number):
+    state = store.get_list_state(ListStateDescriptor("s", Types.LONG()))
+    state.add(number)
+    assert number in state
+    return sum(state)
+
+
+def use_map(store, number):
+    state = store.get_map_state(MapStateDescriptor("s", Types.STRING(), Types.LONG()))
+    known = "n" in state
+    before = state["n"] or 0
+    assert known == (before > 0)
+    state["n"], state["gone"] = before + number, 0
+    del state["gone"]
+    assert "gone" not in state
+    assert [key for key in state] == list(state) == ["n"]  # noqa: C416 - iterates as programs do
+    return state["n"]
+
+
+def use_reducing(store, number):
+    descriptor = ReducingStateDescriptor("s", lambda a, b: a + b, Types.LONG())
+    state = store.get_reducing_state(descriptor)
+    state.add(number)
+    return state.get()
+
+
+def use_aggregating(store, number):
+    state = store.get_aggregating_state(AggregatingStateDescriptor("s", Sum(), Types.LONG()))
+    state.add(number)
+    return state.get()
+
+
+@pytest.mark.parametrize("use", [use_value, use_list, use_map, use_reducing, use_aggregating])
+def test_state_of_a_window_is_used_as_any_other(use):
+    class Uses(ProcessWindowFunction):
+        def process(self, key, context, elements):
+            stores = context.window_state(), context.global_state()
+            yield tuple(use(store, context.window().end) for store in stores)
+
+    op = driven(Fixed(*TWO), Scripted(TriggerResult.FIRE), function=Uses())
+    op.add(("k", 1, 0), ("k", 2, 0))
+    # The windows end at 2 and 4, and each fires twice.
+    assert [value for value, _ in op.results] == [(2, 2), (4, 6), (4, 8), (8, 12)]
+
+
+def test_what_a_kind_of_state_cannot_do_it_refuses_in_windows_too():
+    class Uses(ProcessWindowFunction):
+        def process(self, key, context, elements):
+            state = context.window_state().get_state(ValueStateDescriptor("s", Types.LONG()))
+            for use in (iter, lambda s: s["n"], lambda s: 1 in s):
+                with pytest.raises(TypeError):
+                    use(state)
+            yield bool(state)
+
+    op = driven(Fixed((0, 2)), Scripted(TriggerResult.FIRE), function=Uses())
+    op.add(("k", 1, 0))
+    assert [value for value, _ in op.take()] == [True]
 
 
 def test_merging_windows_have_no_state_of_their_own():

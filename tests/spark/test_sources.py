@@ -15,7 +15,7 @@ from weir.datastream import KeyedCoProcessFunction, KeyedProcessFunction, Source
 from weir.datastream.connectors.base import DEAD_LETTERS
 from weir.datastream.connectors.file_system import FileSink, FileSource
 from weir.datastream.formats.csv import CsvReaderFormat, CsvSchema
-from weir.datastream.formats.orc import OrcBulkWriters
+from weir.datastream.formats.orc import OrcBulkWriters, OrcColumnarRowInputFormat
 from weir.datastream.formats.parquet import ParquetColumnarRowInputFormat
 from weir.errors import UserFunctionError, WeirError
 from weir.spark import kept_rows, sources
@@ -202,6 +202,7 @@ def test_files_of_formats_are_read_by_workers_and_bad_lines_counted(env, tmp_pat
     (inputs / "csv" / "below" / "b.csv").write_text("3\n")
     (inputs / "csv" / ".hidden").write_text("nothing\n")
     pq.write_table(pa.table({"n": [4, 5]}), inputs / "one.parquet")
+    orc.write_table(pa.table({"n": [6]}), inputs / "one.orc")
     (inputs / "other").mkdir()
     (inputs / "other" / "one.parquet").write_text("of the same name, and nobody asks for it")
     lines = CsvReaderFormat.for_schema(CsvSchema.builder().add_number_column("n").build())
@@ -210,19 +211,18 @@ def test_files_of_formats_are_read_by_workers_and_bad_lines_counted(env, tmp_pat
     parquet = FileSource.for_bulk_file_format(
         ParquetColumnarRowInputFormat(rows), str(inputs / "one.parquet")
     )
+    stripes = FileSource.for_bulk_file_format(
+        OrcColumnarRowInputFormat(rows), str(inputs / "one.orc")
+    )
     first = env.from_source(csv, no_marks, "csv")
     letters = first.get_side_output(DEAD_LETTERS).map(lambda letter: letter.value.decode())
-    both = first.union(env.from_source(parquet.build(), no_marks, "parquet"))
-    both.key_by(lambda row: row.n % 2).sink_to(
+    others = (("parquet", parquet.build()), ("orc", stripes.build()))
+    all_of_them = first.union(*(env.from_source(form, no_marks, name) for name, form in others))
+    all_of_them.key_by(lambda row: row.n % 2).sink_to(
         FileSink.for_bulk_format(str(tmp_path / "out"), OrcBulkWriters.for_row_type(rows)).build()
     )
     with letters.execute_and_collect() as found:
         assert list(found) == ["x"]
     written = [p for p in (tmp_path / "out").rglob("*") if p.is_file()]
-    assert sorted(n for p in written for n in orc.read_table(p).column("n").to_pylist()) == [
-        1,
-        2,
-        3,
-        4,
-        5,
-    ]
+    found = sorted(n for p in written for n in orc.read_table(p).column("n").to_pylist())
+    assert found == list(range(1, 7))

@@ -30,6 +30,7 @@ READABLE_VERSIONS: Final = (2, 3, 4)
 _MAGIC: Final = b"weir-metadata "
 _VERSION = re.compile(rb"[0-9]{1,9}\Z")
 _HEADER = re.compile(rb"weir-metadata ([1-9][0-9]{0,8}) ([0-9a-f]{8}) (0|[1-9][0-9]{0,18})\Z")
+_LOG_NAME = re.compile(r"sources/(?:0|[1-9][0-9]{0,8})/([^/]*)\Z")
 
 # A day less than the calendar has, which leaves room for every time zone.
 _LAST_MOMENT_MS: Final = 253_402_214_400_000
@@ -121,12 +122,19 @@ def layout_of(uids: Iterable[str]) -> tuple[SourceLayout, ...]:
     return tuple(SourceLayout(uid, index) for index, uid in enumerate(uids))
 
 
+def log_check(index: int) -> str:
+    """Return the name under which positions say how to recognise a source's log."""
+    return f"@log/{index}"
+
+
 @dataclass(frozen=True)
 class SourcePositions:
     """How far every source was read, as Spark wrote it; all text is kept verbatim.
 
     `offset_lines` and `commit_lines` are the lines of the log entries of `batch_id`;
-    `source_logs` are further files by their name relative to Spark's checkpoint directory.
+    `source_logs` are further files by their name relative to Spark's checkpoint directory. Names
+    that begin with `@` are no files: `@directory` is where the logs lie that are not here, and
+    `@log/<index>` is how to recognise the one of a source.
     """
 
     batch_id: Number | None = None
@@ -263,6 +271,7 @@ def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
     for file in metadata.files:
         if not _is_path(file.path):
             yield f"{file.path[:100]!r} is no path of a state file"
+    yield from _inconsistent_sources(metadata.sources)
     for rows in metadata.in_flight:
         if not 0 <= rows.file < len(metadata.files):
             yield f"rows in flight are in file {rows.file!r}, which is missing"
@@ -272,6 +281,18 @@ def _inconsistencies(metadata: CheckpointMetadata) -> Iterator[str]:
             yield f"operator {operator.id!r} is there twice"
         ids.add(operator.id)
         yield from _inconsistent_subtasks(operator, len(metadata.files))
+
+
+def _inconsistent_sources(sources: SourcePositions) -> Iterator[str]:
+    for name in sources.source_logs:
+        if not name.startswith("@") and not _is_log(name):
+            yield f"{name[:100]!r} is no file of a source's log"
+
+
+def _is_log(name: str) -> bool:
+    """Tell whether this may be a file of a source's log, or marks one; it is written under it."""
+    match = _LOG_NAME.match(name)
+    return match is not None and (not match.group(1) or _is_part(match.group(1)))
 
 
 def _inconsistent_subtasks(operator: OperatorRecord, files: int) -> Iterator[str]:
@@ -293,5 +314,9 @@ def _inconsistent_subtasks(operator: OperatorRecord, files: int) -> Iterator[str
 def _is_path(path: str) -> bool:
     """Tell whether this may be a file of a checkpoint: inside of it, or of a job beside it."""
     parts = path.removeprefix("../").removeprefix("../").split("/")
-    plain = all(part and not part.startswith(".") and "\0" not in part for part in parts)
-    return plain and len(path) <= _PATH_MAX
+    return all(map(_is_part, parts)) and len(path) <= _PATH_MAX
+
+
+def _is_part(part: str) -> bool:
+    plain = part and not part.startswith(".") and "\0" not in part and "/" not in part
+    return bool(plain) and len(part) <= _PATH_MAX

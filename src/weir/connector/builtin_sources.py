@@ -84,6 +84,9 @@ class TextFileSource(Source):
     """The lines of a file, or of the files that are in a directory when the job starts.
 
     With `watched` files that appear later are read, too, and the input has no end.
+
+    They are rows of the engine, and not files that workers read by their names: it cuts large files
+    into pieces for several tasks, and unpacks what Hadoop knows to pack.
     """
 
     path: str
@@ -115,12 +118,14 @@ class TextFileSource(Source):
         self.check()
         path = self._local()
         names: tuple[str, ...] = ()
+        files: list[Path] = []
         if path.is_file() or not self.watched:
             files = listed_files(path)
             if not self.watched and not any(file.stat().st_size for file in files):
                 return CollectionSource([], Types.STRING()).open(opening)
             names = tuple(sorted({file.name for file in files}))
-        return FileRows(path, "text", TextLines(), {"encoding": self.charset}, only=names)
+        options = {"encoding": self.charset}
+        return FileRows(path, "text", TextLines(), options, only=names, count=len(files))
 
     def _local(self) -> Path:
         return Path(self.path.removeprefix("file://"))

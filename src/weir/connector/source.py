@@ -75,7 +75,8 @@ class FileRows:
 
     A format whose columns the engine does not know by itself needs their `schema`. With `columns`
     the decoder is given those of them alone, and the engine reads no others. `only` has the names
-    of the files that are read; without any all are, also those that appear later.
+    of the files that are read, of which there are `count`; without any all are, also those that
+    appear later.
     """
 
     path: Path
@@ -85,6 +86,7 @@ class FileRows:
     schema: str | None = None
     columns: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,13 @@ class SplitPlanner(ABC):
     def bound(self) -> None:
         """Let nothing count that comes later: what `advance` returns has an end from now on."""
         raise NotImplementedError
+
+    def is_over(self, position: dict[str, Any]) -> bool:
+        """Tell whether input that has an end was read to it; asked when the engine finds no more.
+
+        Input without an end is over wherever the engine was told to stop.
+        """
+        return True
 
     def committed(self, position: dict[str, Any]) -> None:  # noqa: B027
         """Learn, in the driver, that a checkpoint with this position is complete."""

@@ -25,8 +25,9 @@ from weir.slot.spawn import start_slot
 from weir.spark.code import unpacked_at
 from weir.spark.direct import Relay
 from weir.spark.epochs import EpochRunner, EpochSpec
-from weir.spark.internals import is_initializing
-from weir.spark.planned_source import raised_by_planner
+from weir.spark.internals import found_nothing, is_initializing
+from weir.spark.planned_source import raised_by_planner, refuse_unread
+from weir.spark.polls import EmptyPolls
 from weir.spark.positions import (
     has_listed,
     initial_positions,
@@ -75,8 +76,10 @@ class Attempt:
         self._directory = shared.workspace.query_dir(start.attempt)
         fresh = {*shared.given.spools, *shared.given.kept} if start.foreign else set()
         prepare_query_dir(self._directory, self._begins_at(), shared.layout, fresh)
-        self.initial = self._initial()
+        self.initial = self._handled = self._initial()
         self._idle_since_ms = shared.clock.monotonic_ms()
+        interval_ms = shared.settings.trigger_interval_ms or 0
+        self._polls = EmptyPolls(shared.clock, interval_ms)
         self._query: Any = None
         self._closed = False
         self._draining: _Draining | None = None
@@ -162,7 +165,12 @@ class Attempt:
             positions = read_positions(self._directory, batch_id, self._shared.layout)
             reach("driver.epoch")
             read_ms = read_time(positions)
-            self._job.handle(Batch(self._start.attempt, positions, rows, read_ms))
+            looked_ms = self._polls.planned_ms(read_ms)
+            attempt = self._start.attempt
+            batch = Batch(attempt, positions, rows, read_ms=read_ms, looked_ms=looked_ms)
+            self._job.handle(batch)
+            self._handled = positions
+            self._polls.handled()
         except BaseException as error:
             # Spark searches the text for a traceback, and overflows its stack on a long one.
             reason = str(error).strip().partition("\n")[0][:_REASON_CHARS]
@@ -173,6 +181,7 @@ class Attempt:
         """Tell whether the query handled bounded input to its end.
 
         Raises:
+            JobExecutionError: the query has ended, and the input is not over.
             Exception: what ended the query, or a source function.
         """
         for runner in self._shared.given.runners:
@@ -184,6 +193,7 @@ class Attempt:
         failed = self._query.exception()
         if failed is not None:
             raise raised_by_planner(str(failed)) or failed
+        refuse_unread(self._shared.given.planners, self._handled)
         return True
 
     def _end_of_functions(self) -> None:
@@ -200,6 +210,10 @@ class Attempt:
         if idle_ms < _GRACE_MS:
             return False
         return idle_ms >= _GRACE_WHILE_PLANNING_MS or not self._query.status["isTriggerActive"]
+
+    def found_nothing_ms(self) -> int | None:
+        """Return when Spark last looked for data and found none, since the last batch."""
+        return self._polls.ask(partial(found_nothing, self._query))
 
     def backlog(self) -> Backlog:
         """Return how far the sources are behind; nothing before the first batch, or without Spark.

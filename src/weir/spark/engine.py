@@ -24,8 +24,9 @@ from weir.spark.attempt import Attempt, JobInput
 from weir.spark.code import ship_archives, ship_code
 from weir.spark.driver_sinks import DriverSinks
 from weir.spark.internals import JvmDeath, spark_stopped
-from weir.spark.positions import NO_OFFSET, offset_of
+from weir.spark.positions import offset_of
 from weir.spark.resume import Describer, Resume
+from weir.spark.source_logs import NO_OFFSET, LogChecks
 from weir.spark.sources import Input, SourceOpener
 from weir.spark.workspace import Workspace
 
@@ -55,6 +56,7 @@ class SparkEngine:
         self._input: Input | None = None
         self._start: AttemptStart | None = None
         self._attempt: Attempt | None = None
+        self._log_checks = LogChecks()
         self._oom = OomKills()
         self._dead: str | None = None
 
@@ -79,6 +81,7 @@ class SparkEngine:
             self._settings.batch_rows,
             self._resume,
             job_parameters=self._settings.job_parameters,
+            files_per_batch=self._settings.batch_files,
         )
         self._input = opener.open(self._plan, self._sources, self._stop)
         self._workspace.enter(self._plan.job_name)
@@ -118,6 +121,10 @@ class SparkEngine:
         """Tell whether Spark is not about to run a batch."""
         return self._current().is_quiet()
 
+    def found_nothing_ms(self) -> int | None:
+        """Return when Spark last looked for data in vain."""
+        return self._current().found_nothing_ms()
+
     def run_epoch(self, epoch: Epoch, batch: Batch | None) -> list[SubtaskReport]:
         """Run an epoch by Spark, or by the driver if it is small."""
         return self._current().run_epoch(epoch, batch)
@@ -125,7 +132,8 @@ class SparkEngine:
     def describe(self, positions: SourcePositions, savepoint: str | None) -> SourcePositions:
         """Turn places in Spark's logs into positions that another job can use."""
         given = self._opened()
-        describer = Describer(given.spools, given.kept, self._settings.storage)
+        options = self._settings.storage
+        describer = Describer(given.spools, given.kept, options, checks=self._log_checks)
         return describer.describe(positions, savepoint)
 
     def committed(self, positions: SourcePositions) -> None:

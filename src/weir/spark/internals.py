@@ -5,13 +5,15 @@ one reads this module and runs `tests/spark`. All of it was tried on pyspark 4.3
 classic sessions only, since Spark Connect has no JVM within reach.
 
 Two things are private to Spark and are not here. The offset log, the commit log and the logs of
-file sources have formats of their own: `weir.spark.positions` reads and writes them. That a batch
-is in the offset log before `foreachBatch` sees it is what `weir.spark.attempt` relies on.
+file sources have formats of their own: `weir.spark.positions` and `weir.spark.source_logs` know
+them. That a batch is in the offset log before `foreachBatch` sees it is what `weir.spark.attempt`
+relies on.
 """
 
 from __future__ import annotations
 
 import builtins
+import logging
 import os
 import subprocess
 import sys
@@ -45,7 +47,9 @@ RENAMING_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 DAEMON_MODULE = "spark.python.daemon.module"
+log = logging.getLogger("weir.job")
 _EXECUTION_ID = "spark.sql.execution.id"
+_INITIALIZING = "Initializing"
 # A JVM that does not answer any more may need a moment to end.
 _ENDING_S = 2.0
 # What a worker meets when the JVM has hung up.
@@ -254,7 +258,17 @@ def is_initializing(query: StreamingQuery) -> bool:
     Spark tells it only in the text of the status. If the text changes, sources may see settings
     that were restored too early.
     """
-    return str(query.status["message"]).startswith("Initializing")
+    return str(query.status["message"]).startswith(_INITIALIZING)
+
+
+def found_nothing(query: StreamingQuery) -> bool:
+    """Tell whether a query has looked for data, found none, and is about to look again.
+
+    Spark's status is that of its last trigger, or of one that has not begun, as if it initialized.
+    """
+    status = query.status
+    waits = not status["isTriggerActive"] and not status["isDataAvailable"]
+    return waits and not str(status["message"]).startswith(_INITIALIZING)
 
 
 def plan_nodes(frame: DataFrame) -> set[str]:
@@ -286,7 +300,26 @@ def spark_stopped(spark: SparkSession) -> bool:
     try:
         return bool(context.sc().isStopped())
     except Exception as error:
+        if is_alive(process, error):
+            log.warning("Spark cannot be asked whether it was stopped: %s", error)
+            return False
         raise _death_of(process) from error
+
+
+def is_alive(process: subprocess.Popen[bytes] | None, error: BaseException) -> bool:
+    """Tell whether the JVM lives although it could not be asked: files or threads may be used up.
+
+    Of a process that is not our child only a connection that is refused says that it is gone. py4j
+    raises errors of its own from what it came across.
+    """
+    if process is not None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDING_S)
+        return process.poll() is None
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, ConnectionRefusedError):
+        seen = seen.__cause__ or seen.__context__
+    return seen is None
 
 
 class JvmDeath(Exception):
@@ -300,11 +333,7 @@ class JvmDeath(Exception):
 
 def _death_of(process: subprocess.Popen[bytes] | None) -> JvmDeath:
     """Return how the JVM ended. It is not our child where `spark-submit` started this program."""
-    if process is None:
-        return JvmDeath(None, None)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_ENDING_S)
-    return JvmDeath(process.pid, process.returncode)
+    return JvmDeath(None, None) if process is None else JvmDeath(process.pid, process.returncode)
 
 
 def arrow_schema(

@@ -7,8 +7,9 @@ job, as a folder of split files would.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from weir import errors
+from weir.checkpoint.metadata import SourcePositions
+from weir.connector.position import position_text
 from weir.connector.source import SplitPlanner
-from weir.errors import WeirError
+from weir.errors import JobExecutionError, WeirError
 from weir.ids import unique_suffix
+from weir.spark.positions import offset_of
+from weir.spark.source_logs import NO_OFFSET
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -69,6 +74,26 @@ def raised_by_planner(text: str) -> WeirError | None:
     if found is None or not isinstance(kind, type) or not issubclass(kind, WeirError):
         return None
     return None if kind is errors.UserFunctionError else kind(found[2])
+
+
+def refuse_unread(planners: Mapping[int, SplitPlanner], positions: SourcePositions) -> None:
+    """Refuse the end of a query that has not come to the end of its input.
+
+    To Spark a position that stays the same is an end. What is left would be left out in silence.
+
+    Raises:
+        JobExecutionError: it says how far the source was read.
+    """
+    for index, planner in planners.items():
+        line = offset_of(positions, index)
+        at = planner.begin() if line == NO_OFFSET else json.loads(line)
+        if not planner.is_over(at):
+            msg = (
+                f"Spark has ended the query before its input was over: source {index} was read up "
+                f"to {position_text(json.dumps(at))}; what is left is not there yet, or was not "
+                "asked for. The restart strategy decides how often it is tried again"
+            )
+            raise JobExecutionError(msg)
 
 
 def planned_stream(spark: SparkSession, planner: SplitPlanner) -> DataFrame:

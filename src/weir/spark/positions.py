@@ -14,13 +14,17 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote
 
-from weir.checkpoint.metadata import SourceLayout, SourcePositions
+from weir.checkpoint.metadata import SourceLayout, SourcePositions, log_check
 from weir.errors import CorruptStateError, StorageError
+from weir.spark.source_logs import (
+    NO_OFFSET,
+    check_of,
+    file_log_offset,
+    listed_files,
+    source_log,
+)
 
-_COMPACT_INTERVAL = 10
-NO_OFFSET = "-"
 LOG_DIRECTORY = "@directory"
 
 
@@ -154,29 +158,11 @@ def log_of(positions: SourcePositions, index: int) -> dict[str, str]:
             "old one back to resume from this checkpoint"
         )
         raise CorruptStateError(msg)
-    return source_log(origin / "sources" / str(index), offset_of(positions, index))
-
-
-def source_log(source: Path, offset: str) -> dict[str, str]:
-    """Return the files, by name, of the log that Spark keeps for a source, up to a position."""
-    if not source.is_dir():
-        return {}
-    last = file_log_offset(offset)
-    if last is not None:
-        return _file_log_until(source, last)
-    files = {entry.name: entry.read_text() for entry in _log_files(source)}
-    if offset == NO_OFFSET and any(map(_lists_files, files.values())):
-        return {}  # A file source without a position starts over: all must be listed anew.
-    return files
-
-
-def listed_files(log: Mapping[str, str]) -> set[str]:
-    """Return the names of the files that a file source's log says were read."""
-    names = set()
-    for text in log.values():
-        for line in text.splitlines()[1:]:
-            names.add(unquote(str(json.loads(line)["path"])).rsplit("/", 1)[-1])
-    return names
+    source = origin / "sources" / str(index)
+    found, check = source_log(source, offset_of(positions, index)), logs.get(log_check(index))
+    if check is not None:  # Older checkpoints, and those that never left this process, have none.
+        check_of(found).require(check, f"the source log {str(source)!r}")
+    return found
 
 
 def has_listed(positions: SourcePositions, index: int, files: int) -> bool:
@@ -184,70 +170,6 @@ def has_listed(positions: SourcePositions, index: int, files: int) -> bool:
     if file_log_offset(offset_of(positions, index)) is None:
         return files == 0
     return files <= 1 or len(listed_files(log_of(positions, index))) >= files
-
-
-def _lists_files(text: str) -> bool:
-    """Tell whether a source's log entry is one of the file source."""
-    for line in text.splitlines()[1:2]:
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            return False
-        return isinstance(entry, dict) and {"path", "batchId"} <= set(entry)
-    return False
-
-
-def file_log_offset(offset: str) -> int | None:
-    """Return the log offset of a file source, None for any other source."""
-    try:
-        parsed = json.loads(offset)
-    except json.JSONDecodeError:
-        return None
-    if isinstance(parsed, dict) and set(parsed) == {"logOffset"}:
-        return int(parsed["logOffset"])
-    return None
-
-
-def _log_files(directory: Path) -> list[Path]:
-    return [p for p in directory.iterdir() if p.is_file() and not p.name.startswith(".")]
-
-
-def _file_log(directory: Path) -> tuple[str, dict[int, list[str]]]:
-    """Return version and entries, by batch, of a file source's log, compact files resolved."""
-    entries: dict[int, list[str]] = {}
-    version = "v1"
-    for path in sorted(_log_files(directory), key=_log_number):
-        lines = path.read_text().splitlines()
-        if not lines or not lines[0].startswith("v"):
-            msg = f"{str(path)!r} is not a source log of Spark: it begins with {lines[:1]!r}"
-            raise CorruptStateError(msg)
-        version = lines[0]
-        by_batch: dict[int, list[str]] = {}
-        for line in lines[1:]:
-            by_batch.setdefault(int(json.loads(line)["batchId"]), []).append(line)
-        entries.update(by_batch)
-    return version, entries
-
-
-def _log_number(path: Path) -> int:
-    name = path.name.removesuffix(".compact")
-    return int(name) if name.isdigit() else -1
-
-
-def _file_log_until(source: Path, last: int) -> dict[str, str]:
-    """Return a log that ends at `last`, compacted where Spark expects a compact file."""
-    version, entries = _file_log(source)
-    compact = (last + 1) // _COMPACT_INTERVAL * _COMPACT_INTERVAL - 1
-    files = {}
-    if compact >= 0:
-        lines = [line for n in sorted(entries) if n <= compact for line in entries[n]]
-        files[f"{compact}.compact"] = "\n".join([version, *lines])
-    for number in range(compact + 1, last + 1):
-        if number not in entries:
-            msg = f"the source log {str(source)!r} lacks batch {number}"
-            raise CorruptStateError(msg)
-        files[str(number)] = "\n".join([version, *entries[number]])
-    return files
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,23 +8,22 @@ copied, and for every other source the files of Spark's log are part of the meta
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from weir.checkpoint.metadata import SourceLayout, SourcePositions
+from weir.checkpoint.metadata import SourceLayout, SourcePositions, log_check
 from weir.checkpoint.paths import split_location
 from weir.connector.source import RecordCount
 from weir.errors import CorruptStateError, IncompatibleStateError, StorageError
-from weir.spark.positions import (
-    LOG_DIRECTORY,
+from weir.spark.positions import LOG_DIRECTORY, embedded, log_of, offset_of
+from weir.spark.source_logs import (
     NO_OFFSET,
-    embedded,
+    LogChecks,
     file_log_offset,
     listed_files,
-    log_of,
-    offset_of,
     source_log,
 )
 from weir.storage.base import Storage
@@ -34,6 +33,7 @@ from weir.storage.uri import open_storage
 EMBEDDED_BYTES_MAX = 64 << 10
 OLD_SPOOL = "@spool"
 _CHUNK = 4 << 20
+_SPOOL_NAME = re.compile(r"spool-[0-9]{1,9}\Z")
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Describer:
     spools: Mapping[int, RecordCount] = field(default_factory=dict)
     kept: Mapping[int, Path] = field(default_factory=dict)
     options: StorageOptions | None = None
+    checks: LogChecks = field(default_factory=LogChecks)
+    embedded_bytes_max: int = EMBEDDED_BYTES_MAX
 
     def describe(self, positions: SourcePositions, savepoint: str | None) -> SourcePositions:
         """Add what another job needs; a savepoint, given by its URI, needs nothing but itself.
@@ -59,8 +61,10 @@ class Describer:
                 read = _files_read(offset)
                 layout.append(replace(entry, records=self.spools[number].records(read)))
                 continue
-            if savepoint is not None or _size(folder) <= EMBEDDED_BYTES_MAX:
+            if savepoint is not None or _size(folder) <= self.embedded_bytes_max:
                 logs |= embedded(number, source_log(folder, offset))
+            else:
+                logs[log_check(number)] = self.checks.of(folder, offset).text()
             if number in self.kept:
                 entry = replace(entry, spool=self._keep(number, folder, offset, savepoint))
             layout.append(entry)
@@ -120,11 +124,17 @@ class Resume:
         """Copy the rows of a bounded DataFrame that were not read yet; False when it is new.
 
         Raises:
-            CorruptStateError: they are gone.
+            CorruptStateError: they are gone, or the name of their place leads elsewhere.
         """
         entry = self._entry(uid)
         if entry is None or entry.spool is None:
             return False
+        if not entry.spool.startswith("/") and not _SPOOL_NAME.match(entry.spool):
+            msg = (
+                f"checkpoint {self.directory!r} is damaged: the rows of source {uid!r} are said to "
+                f"be in {entry.spool[:100]!r}, expected a name like 'spool-0'"
+            )
+            raise CorruptStateError(msg)
         target.mkdir(parents=True, exist_ok=True)
         if entry.spool.startswith("/"):
             self._copy_local(entry, Path(entry.spool), target)

@@ -137,13 +137,19 @@ class SourceOpener:
         records_per_file: int,
         resume: Resume | None = None,
         job_parameters: Mapping[str, str] | None = None,
+        *,
+        files_per_batch: int = 0,
     ) -> None:
-        """Bind to a session and a place for spooled data; source functions see the parameters."""
+        """Bind to a session and a place for spooled data; source functions see the parameters.
+
+        Of bounded files an epoch gets at most `files_per_batch`, all of them where that is 0.
+        """
         self._spark = spark
         self._spool = spool
         self._records = records_per_file
         self._resume = resume or Resume()
         self._parameters = dict(job_parameters or {})
+        self._files_per_batch = files_per_batch
 
     def open(self, plan: JobPlan, sources: dict[int, Any], stop: threading.Event) -> Input:
         """Open all sources of a plan."""
@@ -171,11 +177,7 @@ class SourceOpener:
         # Whose time nobody asks for need not be told apart.
         timed = any(op.kind == TIMESTAMPS.name for op in plan.operators)
         if isinstance(stream, FileRows):
-            rows, decoder = self._files(stream), stream.decoder
-            if source.bounded:
-                # All files come in one epoch, so that the first one stands for all of them.
-                return OpenedSource(node, True, rows, decoder, files=1)
-            return _opened_by_file(node, rows, decoder, by_file=timed)
+            return self._opened_files(node, stream, bounded=source.bounded, timed=timed)
         if isinstance(stream, TableRows):
             return self._table(node, stream, by_partition=timed)
         if isinstance(stream, StreamRows):
@@ -186,8 +188,22 @@ class SourceOpener:
             return self._planned(node, stream, bounded=source.bounded)
         return self._journal(plan, node, opening, stream, stop=stop)
 
-    def _files(self, rows: FileRows) -> DataFrame:
+    def _opened_files(
+        self, node: OperatorNode, rows: FileRows, *, bounded: bool, timed: bool
+    ) -> OpenedSource:
+        frame = self._files(rows, self._files_per_batch if bounded else 0)
+        if bounded and not self._files_per_batch:
+            # All files come in one epoch, so that the first one stands for all of them.
+            return OpenedSource(node, True, frame, rows.decoder, files=1)
+        opened = _opened_by_file(node, frame, rows.decoder, by_file=timed)
+        if bounded:
+            opened.bounded, opened.files = True, rows.count
+        return opened
+
+    def _files(self, rows: FileRows, files_per_batch: int) -> DataFrame:
         reader = self._spark.readStream.format(rows.format).options(**rows.options)
+        if files_per_batch:
+            reader = reader.option("maxFilesPerTrigger", files_per_batch)
         if rows.schema is not None:
             reader = reader.schema(rows.schema)
         is_file = rows.path.is_file()

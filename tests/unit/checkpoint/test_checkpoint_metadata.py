@@ -78,7 +78,7 @@ def test_the_encoding_is_canonical_and_has_the_documented_header() -> None:
 @given(
     st.text(),
     st.lists(st.text()),
-    st.dictionaries(st.text(), st.text()),
+    st.dictionaries(st.text().map("@{}".format), st.text()),
     st.none() | st.integers(0, 2**62),
 )
 def test_any_text_is_kept_verbatim(
@@ -157,3 +157,33 @@ def test_unknown_fields_of_the_same_version_are_ignored() -> None:
     tree = json.loads(encode_metadata(METADATA).split(b"\n", 1)[1])
     tree["comment"] = "hello"
     assert decode_metadata(sealed(json.dumps(tree).encode()), "f") == METADATA
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sources/0/../../../x",
+        "sources/0/..",
+        "sources/0/.hidden",
+        "sources/0/a/b",
+        "sources/../x",
+        "sources/x/0",
+        "sources/0",
+        "/etc/passwd",
+        "../x",
+        "offsets/0",
+        "sources/0/a\0b",
+        "sources/0/" + "a" * 2000,
+        "",
+    ],
+)
+def test_a_log_whose_name_leads_elsewhere_is_refused_on_both_ways(name: str) -> None:
+    logs = replace(METADATA.sources, source_logs={name: "text"})
+    with pytest.raises(UsageError, match="is no file of a source's log"):
+        encode_metadata(replace(METADATA, sources=logs))
+    tree = json.loads(encode_metadata(METADATA).split(b"\n", 1)[1])
+    tree["sources"]["source_logs"] = {name: "text"}
+    with pytest.raises(CorruptStateError, match="is no file of a source's log"):
+        decode_metadata(sealed(json.dumps(tree).encode()), "f")
+    named = {"sources/0/": "", "sources/12/9.compact": "v1", "@directory": "/q", "@log/0": "1 00"}
+    encode_metadata(replace(METADATA, sources=replace(logs, source_logs=named)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import threading
 
@@ -10,10 +11,11 @@ from tests.unit.runtime.test_source_side import node_and_facts
 
 from weir.common.typeinfo import Types
 from weir.connector.decoder import JournalEntries, Mark, Records
-from weir.connector.spool import Spool
+from weir.connector.spool import Spool, SpoolWriter
 from weir.datastream import CheckpointedFunction, SourceFunction
 from weir.datastream.state import ListStateDescriptor
-from weir.errors import UsageError, UserFunctionError
+from weir.errors import StorageError, UsageError, UserFunctionError
+from weir.jobmanager.failures import is_recoverable
 from weir.runtime.context import RuntimeContext
 from weir.runtime.frame import MAX_WATERMARK
 from weir.runtime.metrics import OperatorMetrics
@@ -286,3 +288,146 @@ def test_the_event_time_of_a_cancelled_function_is_not_over(tmp_path):
     runner.cancel()
     runner._thread.join()
     assert said(tmp_path) == [Records(["a"])]
+
+
+class FullDisk(SpoolWriter):
+    """A spool on a disk that is full at the moment; `tried` is set whenever it is written."""
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.full = True
+        self.tried = threading.Event()
+
+    def append(self, table, *, last=False):
+        self.tried.set()
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device", str(self.directory))
+        super().append(table, last=last)
+
+
+def on_full_disk(function, directory):
+    """Start a function whose journal cannot be written."""
+    runner = FunctionRunner(function, Spool(directory, 0), None, threading.Event())
+    disk = runner._source._writer = FullDisk(directory)
+    runner.start()
+    return runner, disk
+
+
+def test_a_full_disk_is_not_the_functions_fault_and_its_records_are_kept(tmp_path):
+    runner, disk = on_full_disk(Script(("collect", "a")), tmp_path)
+    runner._thread.join()
+    assert isinstance(runner.error, StorageError)
+    assert re.search(r"source function Script: its journal .* No space left", str(runner.error))
+    assert is_recoverable(runner.error)
+    assert not runner.finished
+    runner.start()  # still full: this attempt fails, too
+    assert isinstance(runner.error, StorageError)
+    disk.full = False
+    runner.start()
+    assert runner.error is None
+    assert runner.finished
+    assert said(tmp_path) == [Records(["a"]), END]
+
+
+def test_a_function_waits_while_many_records_cannot_be_written(tmp_path):
+    numbers = 25_000
+    runner, disk = on_full_disk(CounterSource(numbers), tmp_path)
+    assert disk.tried.wait(30)
+    while not isinstance(runner.error, StorageError):
+        disk.tried.wait()
+    assert runner._thread.is_alive()
+    disk.full = False
+    runner._thread.join()
+    runner.start()
+    assert runner.error is None
+    assert journal(tmp_path) == list(range(numbers))
+
+
+class FailsOnce(SourceFunction):
+    """Fails after two records, until a file is there; counts in an attribute, as programs do."""
+
+    def __init__(self, mark):
+        self.mark = mark
+        self.next = 0
+
+    def run(self, ctx):
+        while self.next < 4:
+            if self.next == 2 and not self.mark.exists():
+                self.mark.touch()
+                msg = "the server has left"
+                raise ConnectionError(msg)
+            ctx.collect(self.next)
+            self.next += 1
+
+    def cancel(self):
+        raise AssertionError
+
+
+def test_a_function_that_failed_runs_again_as_new_behind_what_it_has_said(tmp_path):
+    runner = ran(FailsOnce(tmp_path / "mark"), tmp_path / "spool")
+    assert isinstance(runner.error, UserFunctionError)
+    assert "the server has left" in str(runner.error)
+    assert journal(tmp_path / "spool") == [0, 1]
+    runner.start()
+    runner._thread.join()
+    assert runner.error is None
+    assert runner.finished
+    assert journal(tmp_path / "spool") == [0, 1, 2, 3]
+
+
+def test_a_function_that_cannot_be_copied_ends_the_job_when_it_has_failed(tmp_path):
+    function = Ending(ValueError("gone"))
+    function.lock = threading.Lock()
+    runner = ran(function, tmp_path)
+    assert isinstance(runner.error, UserFunctionError)
+    runner.start()
+    assert isinstance(runner.error, UsageError)
+    assert not is_recoverable(runner.error)
+    assert re.search(r"gone(.|\n)*function Ending is not run again: .*pickled", str(runner.error))
+    assert journal(tmp_path) == ["a"]
+
+
+class Unpicklable:
+    """A record that breaks its pickling in a way of its own."""
+
+    def __reduce__(self):
+        msg = "no"
+        raise RuntimeError(msg)
+
+
+class Endless(SourceFunction):
+    """Gives a record that cannot be journaled, once, and runs until it is cancelled."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def run(self, ctx):
+        self.cancelled = threading.Event()
+        ctx.collect("a")
+        if not self.mark.exists():
+            self.mark.touch()
+            ctx.collect(Unpicklable())
+        self.cancelled.wait()
+        ctx.collect("late")
+
+    def cancel(self):
+        self.cancelled.set()
+
+
+def test_a_run_that_is_replaced_journals_nothing_any_more(tmp_path):
+    function = Endless(tmp_path / "mark")
+    runner = FunctionRunner(function, Spool(tmp_path / "spool", 0), None, threading.Event())
+    runner.start()
+    old = runner._thread
+    while runner.error is None:
+        old.join(0.01)
+    assert isinstance(runner.error, UserFunctionError)
+    runner.start()
+    old.join()
+    while "a" not in journal(tmp_path / "spool"):
+        runner._thread.join(0.01)
+    assert runner.error is None
+    assert journal(tmp_path / "spool") == ["a"]
+    runner.cancel()
+    runner._thread.join()
+    assert journal(tmp_path / "spool") == ["a", "late"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from weir.checkpoint.metadata import SourcePositions, layout_of
+from weir.checkpoint.metadata import SourcePositions, layout_of, log_check
 from weir.errors import CorruptStateError, StorageError
 from weir.jobmanager.failures import is_recoverable
 from weir.spark.positions import (
@@ -17,6 +18,9 @@ from weir.spark.positions import (
     read_positions,
     read_time,
 )
+from weir.spark.positions import log_of as source_log_of
+from weir.spark.resume import Describer
+from weir.spark.source_logs import file_log_offset
 
 META = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
 
@@ -190,3 +194,115 @@ def test_positions_that_cannot_be_read_name_the_directory(tmp_path):
 )
 def test_spark_says_when_it_decided_what_to_read(lines, expected):
     assert read_time(SourcePositions(batch_id=0, offset_lines=lines)) == expected
+
+
+def long_log(tmp_path, batches=12):
+    """Return positions that name a log by its directory, as those of a long one do."""
+    old = query_dir(tmp_path, batches, [[json.dumps({"logOffset": n})] for n in range(batches)])
+    layout = layout_of(["a"])
+    describer = Describer(embedded_bytes_max=0)
+    return old, describer.describe(read_positions(old, batches - 1, layout), None), layout
+
+
+def test_a_flipped_bit_of_a_log_is_noticed_wherever_it_is(tmp_path):
+    old, positions, layout = long_log(tmp_path)
+    assert positions.source_logs[LOG_DIRECTORY] == str(old)
+    expected = source_log_of(positions, 0)
+    noticed = 0
+    for path in [p for p in (old / "sources" / "0").iterdir() if not p.name.startswith(".")]:
+        data = path.read_bytes()
+        for place in range(len(data)):
+            for bit in (0, 5, 7):
+                flipped = bytearray(data)
+                flipped[place] ^= 1 << bit
+                path.write_bytes(flipped)
+                try:
+                    # What a later compact file says again may be damaged: it is not used.
+                    assert source_log_of(positions, 0) == expected
+                except CorruptStateError:
+                    noticed += 1
+        path.write_bytes(data)
+    compact = (old / "sources" / "0" / "9.compact").stat().st_size
+    assert noticed > 3 * compact
+    prepare_query_dir(tmp_path / "new", positions, layout)
+
+
+def test_a_log_that_spark_has_compacted_meanwhile_is_the_same_log(tmp_path):
+    old, positions, layout = long_log(tmp_path, 9)
+    folder = old / "sources" / "0"
+    lines = [entry(n, f"f{n}") for n in range(10)]
+    (folder / "9.compact").write_text("\n".join(["v1", *lines]))
+    for number in range(9):
+        (folder / str(number)).unlink()
+    prepare_query_dir(tmp_path / "new", positions, layout)
+    assert set(log_of(tmp_path / "new")) == {str(n) for n in range(9)}
+
+
+def test_the_check_of_a_log_grows_with_it(tmp_path):
+    offsets = [[json.dumps({"logOffset": n})] for n in range(25)]
+    old, layout = query_dir(tmp_path, 25, offsets), layout_of(["a"])
+    growing = Describer(embedded_bytes_max=0)
+    folder = old / "sources" / "0"
+    for last in (3, 4, 9, 12, 22, 7):
+        positions = read_positions(old, last, layout)
+        if last == 22:  # Spark has deleted what a compact file holds: all is read again.
+            (folder / "14").unlink()
+        found = growing.describe(positions, None)
+        assert found == Describer(embedded_bytes_max=0).describe(positions, None)
+        prepare_query_dir(tmp_path / f"new-{last}", found, layout)
+
+
+def test_a_log_is_not_read_again_as_it_grows(tmp_path):
+    offsets = [[json.dumps({"logOffset": n})] for n in range(25)]
+    old, layout = query_dir(tmp_path, 25, offsets), layout_of(["a"])
+    describer = Describer(embedded_bytes_max=0)
+    right = describer.describe(read_positions(old, 20, layout), None)
+    damaged = old / "sources" / "0" / "19.compact"
+    text = damaged.read_text()
+    damaged.write_text(text.replace("f7", "f8"))
+    later = describer.describe(read_positions(old, 21, layout), None)
+    for positions in (right, later):
+        with pytest.raises(CorruptStateError, match="is damaged: size and crc32"):
+            prepare_query_dir(tmp_path / "new", positions, layout)
+    damaged.write_text(text)
+    prepare_query_dir(tmp_path / "right", later, layout)
+
+
+def test_the_log_of_another_source_is_checked_too(tmp_path):
+    old, layout = tmp_path / "query", layout_of(["rate"])
+    (old / "sources" / "0").mkdir(parents=True)
+    (old / "sources" / "0" / "0").write_text("v1\n1700000000000")
+    positions = Describer(embedded_bytes_max=0).describe(initial_positions(old, layout), None)
+    prepare_query_dir(tmp_path / "new", positions, layout)
+    (old / "sources" / "0" / "0").write_text("v1\n1700000000001")
+    with pytest.raises(CorruptStateError, match="is damaged: size and crc32"):
+        prepare_query_dir(tmp_path / "other", positions, layout)
+
+
+def test_an_older_checkpoint_has_no_check_and_is_read(tmp_path):
+    _, positions, layout = long_log(tmp_path)
+    logs = {LOG_DIRECTORY: positions.source_logs[LOG_DIRECTORY]}
+    prepare_query_dir(tmp_path / "new", replace(positions, source_logs=logs), layout)
+    wrong = {**logs, log_check(0): "some"}
+    with pytest.raises(CorruptStateError, match="its check is 'some'"):
+        prepare_query_dir(tmp_path / "other", replace(positions, source_logs=wrong), layout)
+
+
+@pytest.mark.parametrize("text", ["v1\n{", "v1\n{}", "v1\n[1]", 'v1\n{"batchId":null}', "v1\n7"])
+def test_a_log_that_cannot_be_read_is_damaged_state(tmp_path, text):
+    old = query_dir(tmp_path, 3, [[json.dumps({"logOffset": n})] for n in range(3)])
+    (old / "sources" / "0" / "1").write_text(text)
+    layout = layout_of(["a"])
+    positions = read_positions(old, 2, layout)
+    with pytest.raises(CorruptStateError, match="not as Spark writes it"):
+        prepare_query_dir(tmp_path / "new", positions, layout)
+    with pytest.raises(CorruptStateError, match="not as Spark writes it"):
+        Describer().describe(positions, None)
+
+
+@pytest.mark.parametrize("value", ["null", '"1"', "1.5", "true", "-1", str(2**63), "[]"])
+def test_a_position_of_files_that_is_no_number_is_damaged_state(value):
+    with pytest.raises(CorruptStateError, match="names no entry of its log"):
+        file_log_offset(f'{{"logOffset":{value}}}')
+    assert file_log_offset('{"logOffset":3}') == 3
+    assert file_log_offset(value) is None

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.unit.spark.test_positions import META, entry
 
-from weir.checkpoint.metadata import SourcePositions, layout_of
+from weir.checkpoint.metadata import SourceLayout, SourcePositions, layout_of
 from weir.connector.spool import Spool, spool_collection, spool_sequence
 from weir.errors import CorruptStateError, IncompatibleStateError
 from weir.spark.positions import prepare_query_dir, read_positions
@@ -126,3 +126,11 @@ def test_a_spool_begins_behind_the_records_that_were_read(tmp_path):
     first = pq.read_table(numbers.directory / "00000000.parquet")
     assert first.to_pydict() == {"start": [8], "stop": [12]}
     assert Spool(spool_collection(tmp_path / "c", list("ab"), None, 3, skip=2), 2).journaled() == 2
+
+
+@pytest.mark.parametrize("spool", ["../x", "spool-0/..", ".", "", "spool-x", "a/b"])
+def test_rows_are_not_looked_for_outside_of_the_savepoint(tmp_path, spool):
+    layout = (SourceLayout("table", 0, spool=spool),)
+    resume = Resume(SourcePositions(layout=layout), LocalStorage(str(tmp_path)), "savepoint-1")
+    with pytest.raises(CorruptStateError, match=r"'table' are said to be in"):
+        resume.take_kept("table", tmp_path / "new")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from weir.cli.demo_screen import open_screen
 from weir.cli.errors import HELP_OPTIONS
 from weir.clock import SystemClock
 from weir.errors import UsageError
+from weir.storage.private_files import keep_directory, new_directory
 
 
 @click.command(context_settings=HELP_OPTIONS)
@@ -61,12 +61,15 @@ def demo(rows: int | None, seed: int, keep: Path | None, as_json: bool, **flags:
             shutil.rmtree(folder, ignore_errors=True)
         raise
     except BaseException:
+        keep_directory(folder)
         click.echo(f"Logs: {options.logs}", err=True)
         raise
     missing = _missing(options, result)
     good = result.comparison.exact and not missing
     kept = keep is not None or not good
-    if not kept:
+    if kept:
+        keep_directory(folder)
+    else:
         shutil.rmtree(folder, ignore_errors=True)
     if as_json:
         click.echo(json.dumps(_as_dict(result, good, folder if kept else None)))
@@ -108,7 +111,7 @@ def _missing(options: Any, result: Any) -> list[str]:
 
 def _folder(keep: Path | None) -> Path:
     if keep is None:
-        return Path(tempfile.mkdtemp(prefix="weir-demo-"))
+        return new_directory("weir-demo-")
     keep = keep.absolute()
     if keep.exists() and any(keep.iterdir()):
         msg = f"--keep {str(keep)!r} is not empty: name a new or an empty directory"

@@ -78,6 +78,22 @@ class CompletableFuture:
             return CompletableFuture(self._future, function)
         return CompletableFuture(self._future, lambda value: function(convert(value)))
 
+    def when_complete(
+        self, action: Callable[[Any, BaseException | None], object]
+    ) -> CompletableFuture:
+        """Call an action with the result, or with what it failed with, as soon as it has ended.
+
+        The thread that ends it calls the action, which should be short and raise nothing; it is
+        called at once where it has ended already.
+        """
+
+        def ended(future: Future[Any]) -> None:
+            error = CancelledError() if future.cancelled() else future.exception()
+            action(self.result() if error is None else None, error)
+
+        self._future.add_done_callback(ended)
+        return self
+
     def __str__(self) -> str:
         """Show the state."""
         return f"CompletableFuture({self._future!s})"

@@ -196,6 +196,14 @@ BEHIND_COMMITS = ConfigOption(
     "it first (exactly once), where all sinks can. The last also holds when a job starts from an "
     "older checkpoint of a job that has ended.",
 )
+FOREIGN_FILES = ConfigOption(
+    "weir.recovery.foreign-files",
+    one_of("refuse", "trust", true="trust", false="refuse"),
+    "refuse",
+    "What a job does that is to start from a checkpoint or savepoint on a local disk that another "
+    "user than its own and root could have written: refuse fails, trust unpickles it, which runs "
+    "code of that user. Other storages, and file systems of other hosts, are not looked at.",
+)
 MISSING_FILES = ConfigOption(
     "weir.recovery.missing-files-timeout",
     DURATION,
@@ -205,4 +213,13 @@ MISSING_FILES = ConfigOption(
 )
 SOURCE_BATCH_ROWS = ConfigOption(
     "weir.source.batch-rows", INT, 100_000, "Rows of a collection in one epoch."
+)
+SOURCE_BATCH_FILES = ConfigOption(
+    "weir.source.batch-files",
+    INT,
+    0,
+    "Files of bounded input (FileSource, read_text_file) in one epoch; 0 is all of them. With "
+    "fewer, checkpoints are taken on the way, and each file is a partition in time: records that "
+    "are older than what files of earlier epochs have brought event time to are late.",
+    minimum=0,
 )

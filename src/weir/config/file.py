@@ -159,16 +159,20 @@ def parse(text: str, shown: str) -> Layer:
 def parse_lines(text: str, shown: str) -> Layer:
     """Read lines of `key: value`, as Flink does before 2.0: the last one of a key counts.
 
-    What stands behind `#` is a comment. Lines that are none are passed over, with a note.
+    What stands behind `#` is a comment. Lines that are none are passed over, with a note, and so is
+    what a later line says again.
     """
-    values, places, notes = {}, {}, []
+    values, places, notes, first = {}, {}, [], dict[str, int]()
     for number, line in enumerate(text.splitlines(), 1):
         plain = line.partition("#")[0].strip()
         key, colon, value = plain.partition(": ")
         if plain and not (colon and key.strip() and value.strip()):
             notes.append(f"{shown}, line {number}: passed over, expected 'key: value'")
         elif plain:
-            values[key.strip()], places[key.strip()] = value.strip(), f"{shown}, line {number}"
+            place, key = f"{shown}, line {number}", key.strip()
+            if key in first:
+                notes.append(f"{place}: {_twice(key, first[key])}; this one counts")
+            values[key], places[key], first[key] = value.strip(), place, number
     return Layer(values, shown, places=places, notes=notes)
 
 

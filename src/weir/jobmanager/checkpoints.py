@@ -487,14 +487,14 @@ class CheckpointRunner:
 
     def _commit(self, checkpoint_id: int, attempt: int) -> None:
         try:
-            staged = self._slots.complete(checkpoint_id)
-        except WeirError as error:
+            self._events.staged(checkpoint_id, self._slots.complete(checkpoint_id))
+        except BaseException as error:
             # The checkpoint stands; its commits are repeated by whoever restores it.
             with self._lock:
                 if attempt == self.coordinator.attempt:
-                    msg = f"committing checkpoint {checkpoint_id} failed: {error}"
-                    self._events.failed(msg)
-            return
-        self._events.staged(checkpoint_id, staged)
+                    self._events.failed(f"committing checkpoint {checkpoint_id} failed: {error}")
+            if isinstance(error, WeirError):
+                return
+            raise
         with self._lock:
             self._uncommitted.discard(checkpoint_id)

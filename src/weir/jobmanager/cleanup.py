@@ -1,8 +1,9 @@
 """Deletes what checkpoints leave behind: directories, shared files that became free, remains.
 
 Order of a deletion: metadata, own files, then shared files that nobody uses any more. Deleting may
-fail; what stays is logged and goes with the job's last sweep, which tries a second time. Not
-thread-safe.
+fail; what stays is logged and goes with the job's last sweep, which tries a second time. What
+somebody reads (`held`) stays until a later deletion finds that nobody does, or until that sweep.
+Not thread-safe.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from weir.checkpoint.held import HeldCheckpoints
 from weir.checkpoint.metadata import CheckpointMetadata
 from weir.checkpoint.paths import (
     checkpoint_id_of,
@@ -43,10 +45,11 @@ class CheckpointFiles:
         claim: Claim | None = None,
         options: StorageOptions | None = None,
         completed: Callable[[CheckpointRef, CheckpointMetadata], None] = lambda ref, metadata: None,
+        held: HeldCheckpoints | None = None,
     ) -> None:
         """Take over what the job claimed; `options` are for the storages of savepoints.
 
-        `completed` is told what there is from now on.
+        `completed` is told what there is from now on, and `held` knows who reads it.
         """
         claim = claim or Claim()
         self.storage = storage
@@ -55,11 +58,14 @@ class CheckpointFiles:
         self._elsewhere: dict[str, Storage] = {}
         self._job_id = job_id
         self._foreign = claim.foreign
+        self._held = held or HeldCheckpoints()
+        self._held_back: list[CheckpointRef] = []
         self._undeleted: list[CheckpointRef] = []
         self._failures = 0
         self._registry = SharedRegistry(claim.protected)
         if claim.owned is not None:
             self._registry.complete(claim.owned.checkpoint_id, claim.files)
+            self._held.add(claim.owned.checkpoint_id)
 
     def place(self, directory: str) -> tuple[Storage, str]:
         """Return the storage of a checkpoint directory and the path on it.
@@ -98,6 +104,7 @@ class CheckpointFiles:
     def complete(self, ref: CheckpointRef, metadata: CheckpointMetadata) -> None:
         """A checkpoint exists: its shared files stay as long as it does."""
         self._completed(ref, metadata)
+        self._held.add(ref.checkpoint_id)
         # A savepoint is self-contained, and its own files are not for this job to delete.
         files = frozenset() if is_uri(ref.directory) else shared_files(ref.directory, metadata)
         self._delete(self._registry.complete(ref.checkpoint_id, files))
@@ -114,7 +121,18 @@ class CheckpointFiles:
         self._delete(self._registry.discard(files))
 
     def delete(self, ref: CheckpointRef) -> None:
-        """Delete a completed checkpoint and the shared files that it was the last to use."""
+        """Delete a completed checkpoint and the shared files that it was the last to use.
+
+        One that somebody reads is deleted together with a later one.
+        """
+        waiting, self._held_back = [*self._held_back, ref], []
+        for found in waiting:
+            if self._held.let_go(found.checkpoint_id):
+                self._delete_now(found)
+            else:
+                self._held_back.append(found)
+
+    def _delete_now(self, ref: CheckpointRef) -> None:
         # Metadata first: a half-deleted checkpoint must never be taken for a valid one.
         if self._quietly(partial(self.storage.delete, metadata_path(ref.directory))):
             self.delete_tree(ref.directory)
@@ -160,9 +178,10 @@ class CheckpointFiles:
             self._sweep(kept, first_id)
 
     def _sweep(self, kept: Iterable[CheckpointRef], first_id: int | None) -> None:
-        undeleted, self._undeleted = self._undeleted, []
-        for ref in undeleted:
-            self.delete(ref)
+        left = [*self._undeleted, *self._held_back]
+        self._undeleted, self._held_back = [], []
+        for ref in left:
+            self._delete_now(ref)
         self._quietly(partial(self._sweep_directories, {ref.directory for ref in kept}, first_id))
         self._quietly(partial(self._sweep_shared, None))
 

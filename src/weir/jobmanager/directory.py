@@ -2,25 +2,31 @@
 
 One JSON file per job in a private directory: who runs it, where its REST is, which token it wants,
 what it is called. A file of a process that is gone is no running job; it stays for a while, for who
-wants to see what became of the job. WEIR_RUN_DIR chooses another directory. What somebody else
+wants to see what became of the job. When the files of old jobs go, so do logs in the default place
+that nobody has written to for a month. WEIR_RUN_DIR chooses another directory. What somebody else
 could have written is not read: it would name a JobManager that gets what users type.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
 import msgspec
 
+from weir.clock import SystemClock
 from weir.errors import StorageError
 from weir.ids import unique_suffix
+from weir.slot.spawn import default_logs
 from weir.storage.private_files import private_directory
 from weir.storage.processes import process_started
 from weir.tls import TlsFiles
 
 ENDED_KEPT = 20
+LOGS_KEPT_S = 30 * 24 * 3600
 _ENDED = ("FINISHED", "CANCELED", "FAILED")
 
 
@@ -146,7 +152,26 @@ def known() -> list[JobEntry]:
         (folder / f"{entry.job_id}.json").unlink(missing_ok=True)
         past_file(folder, entry.job_id).unlink(missing_ok=True)
         found.remove(entry)
+    if ended[ENDED_KEPT:]:
+        _remove_old_logs({entry.job_id for entry in found})
     return found
+
+
+def _remove_old_logs(known_jobs: set[str]) -> None:
+    """Remove logs of slots, where nobody chose another place, of jobs that are long forgotten."""
+    oldest = SystemClock().now_ms() / 1000 - LOGS_KEPT_S
+    with contextlib.suppress(OSError), os.scandir(default_logs()) as folders:
+        for folder in folders:
+            if folder.name not in known_jobs and folder.is_dir(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    _remove_if_old(Path(folder.path), oldest)
+
+
+def _remove_if_old(folder: Path, oldest: float) -> None:
+    found = folder.lstat()
+    written = [path.lstat().st_mtime for path in folder.iterdir()]
+    if found.st_uid == os.geteuid() and max([found.st_mtime, *written]) < oldest:
+        shutil.rmtree(folder)
 
 
 def running() -> list[JobEntry]:

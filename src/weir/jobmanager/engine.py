@@ -19,13 +19,15 @@ from weir.runtime.report import SubtaskReport
 class Batch:
     """The input of one epoch of an attempt; behind it the sources are at `positions`.
 
-    `rows` is the engine's own. `read_ms` is when it was decided what to read, by the wall clock.
+    `rows` is the engine's own. `read_ms` is when it was decided what to read, by the wall clock;
+    `looked_ms` is when the sources were looked at for that, by the monotonic clock.
     """
 
     attempt: int
     positions: SourcePositions
     rows: Any
     read_ms: int | None = None
+    looked_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,12 @@ class Engine(Protocol):
 
     def is_quiet(self) -> bool:
         """Tell whether no batch is about to come that could carry a barrier."""
+
+    def found_nothing_ms(self) -> int | None:
+        """Return when the sources were last looked at and had nothing, by the monotonic clock.
+
+        Rather too early than too late. None if that was not since the last batch: records may wait.
+        """
 
     def run_epoch(self, epoch: Epoch, batch: Batch | None) -> list[SubtaskReport]:
         """Run an epoch at all slots; without a batch it has no input. Returns all reports.

@@ -27,7 +27,6 @@ from typing import Protocol
 
 from weir.checkpoint.metadata import SourcePositions
 from weir.checkpoint.settings import CheckpointingMode
-from weir.errors import WeirError
 from weir.jobmanager.checkpoints import CheckpointRunner
 from weir.runtime.epoch import Barrier, Epoch
 from weir.slot.messages import Cut
@@ -104,7 +103,8 @@ class Overtaking:
             # Before anybody cuts: where this fails, the checkpoint can still be an aligned one.
             before = self._sent.before() if self._replayed else None
             places = self._slots.where(number, self._sent.epoch)
-        except (WeirError, OSError) as error:
+        except Exception as error:
+            # Slots that were asked hold still: whatever happened, they have to be let go.
             log.debug("checkpoint %s overtakes nothing: %s", number, error)
             self._slots.revoke(number)
             return Outcome.GIVEN_UP
@@ -129,7 +129,7 @@ class Overtaking:
         cut = Cut(attempt, self._sent.epoch, level, self._sent.barrier, replayed=self._replayed)
         try:
             accepted = self._slots.cut(cut)
-        except WeirError as error:
+        except Exception as error:
             log.warning("the barrier of checkpoint %s cannot overtake rows: %s", number, error)
             accepted = False
         if accepted:

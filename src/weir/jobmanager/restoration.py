@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weir.checkpoint.coordinator import CheckpointCoordinator
+from weir.checkpoint.held import HeldCheckpoints
 from weir.checkpoint.paths import is_uri, metadata_path
 from weir.checkpoint.retention import CheckpointRef
 from weir.clock import Clock
@@ -61,10 +62,14 @@ class JobSpec:
 
 
 class Restoration:
-    """What the current attempt was restored from; `point` is None when it started empty."""
+    """What the current attempt was restored from; `point` is None when it started empty.
+
+    `held` are checkpoints that somebody reads meanwhile.
+    """
 
     def __init__(self, spec: JobSpec, clock: Clock) -> None:
         self.point: RestorePoint | None = spec.claim.point
+        self.held = HeldCheckpoints(clock)
         self.stand_ins = StandIns(spec.settings.local, one_host=spec.one_host)
         self._spec = spec
         self._clock = clock
@@ -90,6 +95,7 @@ class Restoration:
             claim,
             spec.settings.storage,
             completed=self.stand_ins.keep,
+            held=self.held,
         )
         return CheckpointRunner(
             coordinator, files, slots, self._clock, events=events, background=background

@@ -98,6 +98,7 @@ class JobSettings:
     allow_non_restored: bool = False
     without_rows_of: int = -1
     behind_commits: BehindCommits = BehindCommits.REFUSE
+    trust_foreign_files: bool = False
     missing_files_ms: int = 300_000
     parallelism: int | None = None
     available_now: bool = False
@@ -110,6 +111,7 @@ class JobSettings:
     heartbeat_ms: int = 2_000
     log_dir: str | None = None
     batch_rows: int = 100_000
+    batch_files: int = 0
     direct_bytes: int = 1 << 20
     job_parameters: dict[str, str] = field(default_factory=dict)
     python_files: tuple[str, ...] = ()
@@ -151,6 +153,7 @@ class JobSettings:
             allow_non_restored=get(c.IGNORE_UNCLAIMED_STATE),
             without_rows_of=get(c.WITHOUT_CHANNEL_STATE),
             behind_commits=BehindCommits(get(e.BEHIND_COMMITS)),
+            trust_foreign_files=get(e.FOREIGN_FILES) == "trust",
             missing_files_ms=get(e.MISSING_FILES),
             parallelism=parallelism,
             available_now=trigger == "available-now",
@@ -160,6 +163,7 @@ class JobSettings:
             heartbeat_ms=get(e.SLOT_HEARTBEAT),
             log_dir=get(e.LOG_DIR),
             batch_rows=get(e.SOURCE_BATCH_ROWS),
+            batch_files=get(e.SOURCE_BATCH_FILES),
             direct_bytes=get(e.DIRECT_BYTES),
             job_parameters={str(k): str(v) for k, v in dict(parameters).items()},
             python_files=tuple(get(e.PYTHON_FILES) or ()),

@@ -266,8 +266,8 @@ class Supervisor:
             self._run_control(attempt)
 
     def _is_due(self) -> bool:
-        """Tell whether a timer is due, or a checkpoint that no batch is going to carry."""
-        if (timer := self.reports.next_timer_ms()) is not None and timer <= self.clock.now_ms():
+        """Tell whether slots want an epoch, or a checkpoint that no batch is going to carry."""
+        if self.reports.are_due(self.clock, self._engine.found_nothing_ms):
             return True
         return self.checkpoints.due() and self._engine.is_quiet()
 
@@ -421,8 +421,7 @@ class Supervisor:
             error = from_failure(failure, "")
             log.error("slot %s was not closed in order: %s", failure.subtask, brief(error))
             if self.job.on_close_failed(error):
-                now = self.clock.now_ms()
-                self.exceptions.append(exception_view(error, now, failure.attempt))
+                self.exceptions.append(exception_view(error, self.clock.now_ms(), failure.attempt))
 
     def _run_control(self, attempt: int) -> None:
         """Run an epoch without input, unless another one is running."""
@@ -438,12 +437,13 @@ class Supervisor:
             reach("epoch begins")
             describe = partial(self._engine.describe, busy.after)
             barrier = self.checkpoints.begin_epoch(busy.number, describe)
-            epoch = Epoch(busy.number, barrier, busy.final, self.clock.now_ms())
+            given = batch or Batch(attempt, busy.after, None, looked_ms=self.reports.looked_ms)
+            times = (self.clock.now_ms(), given.looked_ms, self.clock.monotonic_ms())
+            epoch = Epoch(busy.number, barrier, busy.final, *times)
             reach("epoch is decided")
             sent = BarrierEpoch.of(epoch, partial(self._engine.describe, busy.before, None))
             overtaking = self._surroundings.overtaking(self.network, self.checkpoints, sent)
-            read_ms = None if batch is None else batch.read_ms
-            with self.epoch_times.timing(busy.number, read_ms) as reports, overtaking:
+            with self.epoch_times.timing(busy.number, given.read_ms) as reports, overtaking:
                 reports += self._engine.run_epoch(epoch, batch)
             reach("epoch's results are here")
             self._keep(attempt, epoch, reports)

@@ -15,11 +15,12 @@ import pwd
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from weir.errors import StorageError
-from weir.storage.processes import note_process, noted_process_ended
+from weir.storage.processes import OWNER_NAME, note_process, noted_process_ended
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -71,6 +72,26 @@ def temporary_directory(prefix: str, *, longest: int | None = None) -> Path:
         atexit.register(_remove_made)
     _made[made] = os.getpid()
     return made
+
+
+@contextlib.contextmanager
+def scratch_directory(prefix: str) -> Iterator[Path]:
+    """Make a new private directory for a while; if the process is killed, the next one removes it.
+
+    Raises:
+        StorageError: it cannot be made.
+    """
+    made = temporary_directory(prefix)
+    try:
+        yield made
+    finally:
+        remove_directory(made)
+
+
+def keep_directory(path: Path) -> None:
+    """Let a directory stay when its process ends: nobody's it is from now on."""
+    _made.pop(path, None)
+    (path / OWNER_NAME).unlink(missing_ok=True)
 
 
 def new_directory(prefix: str, *, longest: int | None = None) -> Path:

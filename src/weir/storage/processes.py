@@ -39,7 +39,7 @@ def noted_process_ended(directory: Path) -> bool:
         pid, host, started = int(owner["pid"]), owner["host"], owner["started"]
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
     # Containers may share a directory and a host name, but number their processes apart.
     if host != socket.gethostname() or owner.get("namespace", _namespace()) != _namespace():

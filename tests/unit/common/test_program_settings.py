@@ -240,3 +240,20 @@ def test_schemas_turn_records_into_bytes_and_back() -> None:
     assert Encoder.simple_string_encoder().encode((1, "a")) == b"(1, 'a')\n"
     with pytest.raises(UsageError, match="'utf-99'"):
         SimpleStringSchema("utf-99")
+
+
+def test_who_wants_to_know_of_an_end_is_told_once_how_it_ended() -> None:
+    told: list[tuple[Any, type]] = []
+
+    def note(value: Any, error: BaseException | None) -> None:
+        told.append((value, type(error)))
+
+    good, bad, never = CompletableFuture(), CompletableFuture(), CompletableFuture()
+    for future in (good, bad, never):
+        assert future.when_complete(note) is future
+    assert told == []
+    good.complete(3)
+    bad.complete_exceptionally(ValueError("no"))
+    never.cancel()
+    CompletableFuture.completed(4).then_apply(str).when_complete(note)
+    assert told == [(3, type(None)), (None, ValueError), (None, CancelledError), ("4", type(None))]

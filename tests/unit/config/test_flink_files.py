@@ -37,6 +37,9 @@ def test_lines_of_the_older_file_are_read_as_flink_reads_them(here: Path) -> Non
     notes = found.validate()
     assert any("Flink's file 'flink-conf.yaml'" in note for note in notes)
     assert any("line 5: passed over" in note for note in notes)
+    twice = "line 3: 'state.backend' is there twice, line 2 has it first"
+    (said,) = [note for note in notes if twice in note]
+    assert said.endswith("this one counts")
 
 
 def test_the_newer_file_is_yaml_nested_or_flat(here: Path) -> None:

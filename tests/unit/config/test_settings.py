@@ -235,6 +235,7 @@ def test_every_option_has_one_key_a_description_and_a_default_that_fits() -> Non
         ({"execution.checkpointing.interval": "9 ms"}, "found '9 ms', expected at least 10 ms, or"),
         ({"execution.checkpointing.timeout": "9"}, "found '9', expected at least 10 ms"),
         ({"execution.checkpointing.max-concurrent-checkpoints": "0"}, "expected at least 1"),
+        ({"weir.source.batch-files": "-1"}, "found '-1', expected at least 0"),
         ({"execution.checkpointing.tolerable-failed-checkpoints": "-1"}, "expected at least 0"),
         ({"state.checkpoints.num-retained": "0"}, "'state.checkpoints.num-retained': found '0'"),
     ],

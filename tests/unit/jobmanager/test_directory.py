@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+import time
 
 import pytest
 
@@ -12,6 +13,7 @@ from weir.errors import StorageError
 from weir.jobmanager.announcement import refuse_twin
 from weir.jobmanager.directory import ENDED_KEPT, JobEntry, entries, known, publish, running
 from weir.jobmanager.settings import JobSettings
+from weir.slot.spawn import default_logs
 from weir.storage.processes import process_started
 
 
@@ -50,6 +52,31 @@ def test_only_the_last_ended_jobs_are_remembered(run_dir):
         publish(job(f"{number:02}", number, status="CANCELED"))
     assert [e.job_id for e in entries()][-1] == "03"
     assert len(list(run_dir.iterdir())) == ENDED_KEPT
+
+
+def test_logs_of_jobs_that_are_long_forgotten_go_with_them(run_dir, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    logs, old = default_logs(), 1_000_000_000
+
+    def logged(name, *, written):
+        folder = logs / name
+        folder.mkdir(parents=True)
+        (folder / "slot-0-attempt-0.log").touch()
+        for path in (folder / "slot-0-attempt-0.log", folder):
+            os.utime(path, (written, written))
+
+    logged("00", written=old)  # a job that is dropped now
+    logged("gone", written=old)  # one that was dropped before
+    logged("recent", written=time.time() - 3600)
+    logged("05", written=old)  # ended, and still listed
+    (logs / "link").symlink_to(run_dir)
+    for number in range(ENDED_KEPT):
+        publish(job(f"{number:02}", number, status="CANCELED"))
+    known()
+    assert len(list(logs.iterdir())) == 5, "nobody is dropped, so nothing is looked at"
+    publish(job("99", 99, status="CANCELED"))
+    known()
+    assert sorted(path.name for path in logs.iterdir()) == ["05", "link", "recent"]
 
 
 def test_nobody_else_can_read_the_files_and_broken_ones_are_passed_over(run_dir):

@@ -74,14 +74,18 @@ def test_before_a_level_begins_or_while_slots_are_missing_everybody_goes_on(harn
     assert (slots.cuts, slots.revoked) == ([], 1)
 
 
-def test_a_slot_that_cannot_be_asked_leaves_the_checkpoint_aligned(harness, sent):
-    slots = Slots(StorageError("gone"))
+NO_THREAD = RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("error", [StorageError("gone"), NO_THREAD])
+def test_a_slot_that_cannot_be_asked_leaves_the_checkpoint_aligned(harness, sent, error):
+    slots = Slots(error)
     assert attempt(harness, sent, slots) is Outcome.GIVEN_UP
     assert slots.revoked == 1
     assert harness.runner.is_pending(1)
 
 
-@pytest.mark.parametrize("refusal", [False, StorageError("gone")])
+@pytest.mark.parametrize("refusal", [False, StorageError("gone"), NO_THREAD])
 @pytest.mark.parametrize("made", [False, True])
 def test_a_cut_that_not_all_can_make_is_revoked_or_gives_the_checkpoint_up(
     harness, sent, refusal, made

@@ -38,6 +38,7 @@ def test_a_process_that_reuses_the_pid_is_not_the_owner(tmp_path):
 def test_another_host_or_an_unreadable_note_counts_as_alive(tmp_path):
     (tmp_path / OWNER_NAME).write_text(json.dumps({"host": "elsewhere", "pid": 1}))
     assert not owner.has_ended(tmp_path)
-    (tmp_path / OWNER_NAME).write_text("{")
-    assert not owner.has_ended(tmp_path)
+    for text in ("{", "[" * 100_000, '{"pid": 1e999, "host": "x", "started": "1"}', "[]"):
+        (tmp_path / OWNER_NAME).write_text(text)
+        assert not owner.has_ended(tmp_path)
     assert not owner.has_ended(tmp_path / "missing")

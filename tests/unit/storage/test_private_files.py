@@ -14,11 +14,13 @@ import pytest
 
 from weir.errors import StorageError
 from weir.storage.private_files import (
+    keep_directory,
     new_directory,
     open_private,
     private_directory,
     remove_directory,
     remove_leftovers,
+    scratch_directory,
     temporary_directory,
 )
 from weir.storage.processes import OWNER_NAME, note_process
@@ -174,6 +176,32 @@ def test_it_goes_when_its_process_ends(shared: Path) -> None:
     )
     assert told.stdout.split()[-1] == "1", "a child that ends takes nothing away"
     assert list(shared.iterdir()) == []
+
+
+def test_a_directory_for_a_while_goes_at_its_end_and_after_a_kill(shared: Path) -> None:
+    with scratch_directory("weir-x-") as made:
+        assert (made / OWNER_NAME).exists()
+        assert mode(made) == 0o700
+    assert not made.exists()
+    program = (
+        "import os, signal\n"
+        "from weir.storage.private_files import scratch_directory\n"
+        "with scratch_directory('weir-x-') as made:\n"
+        "    (made / 'rows').touch()\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(shared)}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=False)
+    (left,) = shared.glob("weir-x-*")
+    with scratch_directory("weir-x-"):
+        assert not left.exists()
+
+
+def test_a_directory_that_is_to_be_kept_is_nobodys_leftover(shared: Path) -> None:
+    made = new_directory("weir-x-")
+    keep_directory(made)
+    assert remove_leftovers(shared, "weir-x-") == []
+    assert made.exists()
 
 
 def test_what_a_killed_process_left_goes_with_the_next_of_its_kind(shared: Path) -> None:

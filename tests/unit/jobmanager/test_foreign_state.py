@@ -1,0 +1,151 @@
+"""State that another user could have written is not unpickled, unless that is wanted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.jobmanager.test_restore_decision import NEW, OLD, World
+
+from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
+from weir.checkpoint.store import write_metadata
+from weir.errors import UsageError
+from weir.jobmanager.origin import find_origin
+from weir.jobmanager.settings import JobSettings
+from weir.storage.trust import first_foreign, is_over_the_network
+
+NOBODY = 54_321
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+class Snapshots:
+    """A job's directory with a checkpoint that has a file of its own and a shared one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.world = World(root)
+        self.chk = root / OLD / "chk-4"
+        self.shared = root / OLD / "shared"
+        for path in (self.chk / "own", self.shared / "theirs"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"state")
+        names = ("own", "../shared/theirs")
+        files = tuple(FileRecord(name, 5, zlib.crc32(b"state"), 0) for name in names)
+        facts = CheckpointMetadata(4, OLD, "totals", 0, "checkpoint", 0, files=files)
+        write_metadata(self.world.storage, f"{OLD}/chk-4", facts)
+        for path in (root, *root.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+    def start(self, location: Path | None = None, **settings: bool) -> None:
+        place = str(location or self.chk)
+        chosen = JobSettings(recovery_path=place, **settings)
+        find_origin(NEW, self.world.plan(), chosen, self.world.storage, self.root)
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Snapshots:
+    return Snapshots(tmp_path / "checkpoints")
+
+
+PLACES: list[Callable[[Snapshots], Path]] = [
+    lambda found: found.chk,
+    lambda found: found.chk / "_metadata",
+    lambda found: found.chk / "own",
+    lambda found: found.chk.parent,
+    lambda found: found.shared,
+    lambda found: found.shared / "theirs",
+]
+
+
+def test_what_nobody_else_can_write_is_restored(found: Snapshots) -> None:
+    found.start()
+    found.start(found.chk / "_metadata")
+
+
+@needs_root
+@pytest.mark.parametrize("place", PLACES)
+def test_what_belongs_to_another_user_is_refused(
+    found: Snapshots, place: Callable[[Snapshots], Path]
+) -> None:
+    path = place(found)
+    os.chown(path, NOBODY, -1)
+    with pytest.raises(UsageError, match=rf"{path.name}' belongs to user {NOBODY}.*foreign-files"):
+        found.start()
+    found.start(trust_foreign_files=True)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_everybody_can_write_is_refused(
+    found: Snapshots, place: Callable[[Snapshots], Path]
+) -> None:
+    path = place(found)
+    path.chmod(0o777)
+    with pytest.raises(UsageError, match=rf"{path.name}' has mode 0777: everybody can write"):
+        found.start()
+    found.start(trust_foreign_files=True)
+
+
+@needs_root
+def test_a_group_may_write_if_it_is_the_users_own(found: Snapshots) -> None:
+    found.chk.chmod(0o775)
+    found.start()
+    os.chown(found.chk, -1, NOBODY)
+    with pytest.raises(UsageError, match=f"the group {NOBODY} can write to it"):
+        found.start()
+
+
+def test_a_savepoint_may_lie_in_a_sticky_directory(found: Snapshots) -> None:
+    shared = found.root.parent / "savepoints"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    shutil.copytree(found.chk, shared / "savepoint-1")
+    metadata = CheckpointMetadata(4, OLD, "totals", 0, "savepoint", 0)
+    (shared / "savepoint-1" / "_metadata").unlink()
+    write_metadata(World(shared).storage, "savepoint-1", metadata)
+    found.start(shared / "savepoint-1")
+    shared.chmod(0o777)
+    with pytest.raises(UsageError, match="savepoints' has mode 0777"):
+        found.start(shared / "savepoint-1")
+
+
+def test_the_setting_is_read() -> None:
+    key = "weir.recovery.foreign-files"
+    assert not JobSettings.of([{}]).trust_foreign_files
+    assert JobSettings.of([{key: "trust"}]).trust_foreign_files
+    with pytest.raises(UsageError, match=key):
+        JobSettings.of([{key: "perhaps"}])
+
+
+MOUNTS = """\
+22 1 0:20 / / rw,relatime - ext4 /dev/sda1 rw
+31 22 0:27 / /mnt/the\\040share rw,relatime shared:1 - nfs4 server:/export rw
+32 31 0:28 / /mnt/the\\040share/local rw - xfs /dev/sdb1 rw
+33 22 0:29 / /mnt/s3 rw - fuse.s3fs s3fs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/data", False),
+        ("/mnt/the share", True),
+        ("/mnt/the share/checkpoints/x", True),
+        ("/mnt/the share/local/x", False),
+        ("/mnt/the shares", False),
+        ("/mnt/s3/x", True),
+    ],
+)
+def test_file_systems_of_other_hosts_are_known(tmp_path: Path, path: str, expected: bool) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS, "utf-8")
+    assert is_over_the_network(path, str(mounts)) is expected
+    assert not is_over_the_network(path, str(tmp_path / "missing"))
+
+
+def test_what_is_not_there_is_passed_over(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    assert first_foreign(str(tmp_path), ["a/b"]) is None

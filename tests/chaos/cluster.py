@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
+from tests.chaos.faults import forked_workers
 from tests.chaos.places import quiet
 from tests.spark.scenario import command, wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 HOSTS = (1, 2)
 CORES = 2
+_START_S = 60.0
 _LEAVE_S = 20.0
 
 
@@ -95,7 +97,7 @@ def without_namespaces() -> str:
 class Cluster:
     """A standalone master in the hub and a worker on each of two hosts."""
 
-    def __init__(self, root: Path, environment: dict[str, str]) -> None:
+    def __init__(self, root: Path, environment: dict[str, str], patience: float = 1.0) -> None:
         self.network = Network(f"wc{os.getpid()}")
         self.url = ""
         self._root = root / "cluster"
@@ -103,6 +105,7 @@ class Cluster:
         self._environment = environment
         self._daemons: dict[int, subprocess.Popen[bytes]] = {}
         self._starts = 0
+        self._start_s = _START_S * patience
 
     def start(self) -> None:
         """Make the hosts and start Spark on them."""
@@ -111,12 +114,13 @@ class Cluster:
         host = self.network.address(0)
         log = self._daemon(0, "master.Master", "--host", host, "--port", "0")
         found = re.compile(rf"spark://{re.escape(host)}:\d+")
-        wait_until(lambda: found.search(log.read_text()), 60, "the master's start")
+        wait_until(lambda: found.search(log.read_text()), self._start_s, "the master's start")
         self.url = found.search(log.read_text()).group()  # type: ignore[union-attr]
         for number in HOSTS:
             self.start_worker(number)
         text = "Registering worker "
-        wait_until(lambda: log.read_text().count(text) >= len(HOSTS), 60, "workers registering")
+        registered = lambda: log.read_text().count(text) >= len(HOSTS)  # noqa: E731
+        wait_until(registered, self._start_s, "workers registering")
 
     def start_worker(self, host: int) -> None:
         """Start Spark's worker of a host."""
@@ -156,6 +160,10 @@ class Cluster:
         """Return the executors of both hosts."""
         everything = [pid for host in HOSTS for pid in self.processes(host)]
         return [pid for pid in everything if "CoarseGrainedExecutorBackend" in command(pid)]
+
+    def workers(self) -> list[int]:
+        """Return the Python workers of both hosts."""
+        return forked_workers([pid for host in HOSTS for pid in self.processes(host)])
 
     def link(self, host: int, *, up: bool) -> None:
         """Cut a host off, or link it again."""

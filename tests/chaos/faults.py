@@ -32,7 +32,9 @@ class Kind(enum.Enum):
     FROZEN_SLOT = "a slot stops for longer than its lease, then goes on"
     WORKER = "a Python worker of Spark is killed"
     DRIVER = "the driver is killed"
-    FROZEN_DRIVER = "the driver stops for a while"
+    FROZEN_DRIVER = "the driver stops, for longer or for shorter than the lease, then goes on"
+    FROZEN_WORKER = "a Python worker of Spark stops for a while"
+    FROZEN_JVM = "the JVM stops for a while"
     JVM = "the JVM is killed"
     FULL = "the disk of the checkpoints is full for a while"
     READ_ONLY = "the disk of the checkpoints is read-only for a while"
@@ -45,6 +47,7 @@ class Kind(enum.Enum):
     SLOW = "the storage of the checkpoints is slow for a while"
     FLAKY = "the storage of the checkpoints breaks connections off for a while"
     EXECUTOR = "an executor is killed"
+    FROZEN_EXECUTOR = "an executor stops for a while"
     HOST = "a host loses power; later it starts again, with its Spark worker"
     NETWORK = "a host is cut off, for longer or for shorter than the lease"
     BROKER = "the Kafka broker is killed, and started again"
@@ -56,23 +59,28 @@ PLANNED = {Kind.SAVEPOINT, Kind.RESCALE, Kind.STOP}
 ENDING = {Kind.DRIVER, Kind.JVM, Kind.STOP, Kind.DAMAGE, Kind.LIVE_DAMAGE, Kind.ZOMBIE}
 NEED_MOUNT = {Kind.FULL, Kind.READ_ONLY}
 NEED_BUCKET = {Kind.SLOW, Kind.FLAKY}
-NEED_CLUSTER = {Kind.EXECUTOR, Kind.HOST, Kind.NETWORK}
+NEED_CLUSTER = {Kind.EXECUTOR, Kind.FROZEN_EXECUTOR, Kind.HOST, Kind.NETWORK}
 NEED_ENDS = {Kind.BROKER, Kind.DATABASE, Kind.ZOMBIE}
 SERVERS = {Kind.BROKER, Kind.DATABASE}
-# Workers of Spark are the driver's own only in local mode; two cores are too few for three slots.
-NOT_ON_CLUSTER = NEED_MOUNT | NEED_BUCKET | {Kind.WORKER, Kind.RESCALE, Kind.CLOCK}
+NOT_ON_CLUSTER = NEED_MOUNT | NEED_BUCKET | {Kind.CLOCK}
+DAMAGING = {Kind.DAMAGE, Kind.LIVE_DAMAGE}
+FREEZING = {Kind.FROZEN_SLOT, Kind.FROZEN_WORKER, Kind.FROZEN_JVM, Kind.FROZEN_EXECUTOR}
 # A restart after one of these would be one without need: nothing else may come with them.
 NEEDS_NO_RESTART = {Kind.CLOCK}
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault; `victim` chooses among slots or files, `second` follows before recovery."""
+    """One fault; `victim` chooses among slots or files, `second` follows before recovery.
+
+    `turn` counts the faults of a kind, from the seed on: what has two ways alternates by it.
+    """
 
     number: int
     kind: Kind
     victim: int
     second: Kind | None = None
+    turn: int = 0
 
     def __str__(self) -> str:
         also = "" if self.second is None else f", then {self.second.name}"
@@ -82,16 +90,18 @@ class Fault:
     def lasts(self) -> float:
         """How many seconds the fault goes on by itself before anything can be well."""
         match self.kind:
-            case Kind.FROZEN_SLOT:
+            case _ if self.kind in FREEZING:
                 return FROZEN_S
-            case Kind.FROZEN_DRIVER | Kind.FULL | Kind.READ_ONLY | Kind.CLOCK | Kind.HOST:
+            case Kind.FROZEN_DRIVER:
+                return AWAY_S if self.turn % 2 else FROZEN_S
+            case Kind.FULL | Kind.READ_ONLY | Kind.CLOCK | Kind.HOST:
                 return AWAY_S
             case Kind.BROKER | Kind.DATABASE:
                 return AWAY_S
             case Kind.SLOW | Kind.FLAKY:
                 return STORAGE_S
             case Kind.NETWORK:
-                return CUT_S if self.victim % 2 else BLINK_S
+                return CUT_S if self.turn % 2 else BLINK_S
         return 0.0
 
 
@@ -104,11 +114,12 @@ def choose(seed: int, count: int, kinds: list[Kind], double: float = 0.15) -> li
     turns: list[Kind] = []
     while len(turns) < count:
         turns += rng.sample(kinds, len(kinds))
-    faults = []
+    faults: list[Fault] = []
     for number, kind in enumerate(turns[:count], 1):
         twice = kind not in alone and bool(seconds) and rng.random() < double
         second = rng.choice(seconds) if twice else None
-        faults.append(Fault(number, kind, rng.randrange(1 << 16), second))
+        turn = seed + turns[: number - 1].count(kind)
+        faults.append(Fault(number, kind, rng.randrange(1 << 16), second, turn))
     return faults
 
 
@@ -128,13 +139,18 @@ class Target:
         return [p for p in descendants(self.driver) if "org.apache.spark" in command(p)]
 
     def workers(self) -> list[int]:
-        """Return the Python workers: those that Spark's daemon has forked."""
-        found = [p for p in descendants(self.driver) if "python" in command(p).split("\0")[0]]
-        return sorted(p for p in found if "daemon" in command(p) and not children(p))
+        """Return the Python workers of a driver without a cluster."""
+        return forked_workers(descendants(self.driver))
 
     def kill(self, pids: list[int], how: signal.Signals = signal.SIGKILL) -> int:
         """Send a signal to processes that were just found; returns how many got it."""
         return sum(_sent(pid, how) for pid in pids)
+
+
+def forked_workers(pids: list[int]) -> list[int]:
+    """Return which of these processes are Python workers: those that Spark's daemon has forked."""
+    found = [p for p in pids if "python" in command(p).split("\0")[0]]
+    return sorted(p for p in found if "daemon" in command(p) and not children(p))
 
 
 def _sent(pid: int, how: signal.Signals) -> bool:

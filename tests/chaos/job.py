@@ -14,10 +14,11 @@ from tests.chaos import clock
 from tests.chaos.clock import FakeClock
 from tests.chaos.cluster import Cluster, kill_all, short
 from tests.chaos.ends import Ends
-from tests.chaos.faults import Kind, Target, descendants
+from tests.chaos.faults import DAMAGING, Kind, Target, descendants
 from tests.chaos.places import Bucket, Disk, newest_checkpoint
 from tests.chaos.plan import Plan
 from tests.chaos.recount import Feed, Reader, Verdict, judge
+from tests.left_behind import with_variable
 from tests.spark.scenario import processes
 
 PROGRAM = Path(__file__).parent / "program.py"
@@ -29,6 +30,8 @@ START_S = 120.0
 RECOVERY_S = 180.0
 # A JVM whose driver has ended takes a moment to follow.
 LEAVE_S = 10.0
+# With long names Spark's log of the files soon is too large to be part of the metadata.
+LONG_NAME = "-" + "long" * 40
 
 
 class StuckError(AssertionError):
@@ -52,13 +55,16 @@ class Job:
             "SPARK_MASTER": "local[2]",
             "WEIR_RUN_DIR": str(root / "run"),
             "WEIR_CONF_DIR": str(root / "conf"),
+            # What is left over is to be found, and to be told from that of others.
+            "TMPDIR": str(_made(root / "tmp")),
             "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         }
         self.clock: FakeClock | None = None
         self.cluster: Cluster | None = None
         self.ends = Ends(root, plan.seed) if plan.ends else None
         self.program = PROGRAM if self.ends is None else BETWEEN_SERVERS
-        self.feed = Feed(root, plan.seed) if self.ends is None else self.ends.feed
+        names = LONG_NAME if DAMAGING & set(plan.kinds) else ""
+        self.feed = Feed(root, plan.seed, names) if self.ends is None else self.ends.feed
         self.reader = Reader(root) if self.ends is None else self.ends.reader
         self.place = Bucket(root, plan.seed) if plan.storage == "s3" else Disk(root)
         try:
@@ -82,7 +88,7 @@ class Job:
         if preload is not None:
             self.clock = FakeClock(self.root, preload)
         if self._plan.cluster:
-            self.cluster = Cluster(self.root, self._environment)
+            self.cluster = Cluster(self.root, self._environment, self._plan.patience)
             self.cluster.start()
             self._environment["SPARK_MASTER"] = self.cluster.url
             self._environment["SPARK_LOCAL_IP"] = self.cluster.network.address(0)
@@ -208,7 +214,7 @@ class Job:
         """Compare everything that readers see with a recount."""
         if self.ends is not None:
             return self.ends.judge()
-        return judge(self.root, self.feed.rows)
+        return judge(self.root, self.feed.rows, exactly_once=self._plan.exactly_once)
 
     def left_over(self) -> list[str]:
         """Return what should not be there after a drain; a cluster is at its end then."""
@@ -217,11 +223,20 @@ class Job:
         found += self._stop_cluster()
         self._stop_servers()
         deadline = time.monotonic() + LEAVE_S
-        while processes(str(self.root)) and time.monotonic() < deadline:
+        while self._processes() and time.monotonic() < deadline:
             self.pause.wait(0.2)
         # Not open transactions: one that began after the last checkpoint before a kill is known to
         # nobody, and this sink, as most databases, does not list what is open.
-        return found + [f"process {pid} ({short(pid)})" for pid in processes(str(self.root))]
+        found += [f"process {pid} ({short(pid)})" for pid in self._processes()]
+        return found + [f"temporary {path.name}" for path in self._temporary()]
+
+    def _processes(self) -> list[int]:
+        """Return what was started by this run: by its command line, or by its environment."""
+        marked = with_variable("WEIR_RUN_DIR", self._environment["WEIR_RUN_DIR"])
+        return sorted({*processes(str(self.root)), *marked})
+
+    def _temporary(self) -> list[Path]:
+        return sorted(Path(self._environment["TMPDIR"]).glob("weir-*"))
 
     def _stop_cluster(self) -> list[str]:
         cluster, self.cluster = self.cluster, None
@@ -243,3 +258,8 @@ class Job:
         self.place.close()
         if self.clock is not None:
             self.clock.close()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

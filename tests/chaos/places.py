@@ -5,20 +5,29 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import random
+import re
 import subprocess
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests import servers
 from tests.chaos.proxy import Proxy
 
+from weir.checkpoint.metadata import SourcePositions
 from weir.checkpoint.paths import checkpoint_id_of, metadata_path, resolve
 from weir.checkpoint.store import load_checkpoint
+from weir.spark.positions import LOG_DIRECTORY, offset_of
 from weir.storage import StorageOptions, open_storage
 from weir.storage.base import Storage
+from weir.storage.local import LocalStorage
 
 TMPFS_BYTES = 256 << 20
 HOW = ("flip", "cut", "gone")
+FILE_KINDS = ("metadata", "data", "shared", "source log")
+# In this order neighbours differ in both.
+PAIRS = [(FILE_KINDS[n % 4], HOW[n % 3]) for n in range(12)]
 
 
 def without_s3() -> str:
@@ -57,8 +66,9 @@ class Mount:
             continue
 
     def close(self) -> None:
-        """Take it away."""
-        if self.made:
+        """Take it away; may be called twice."""
+        made, self.made = self.made, False
+        if made:
             self.read_only(on=False)
             quiet("umount", "-l", self._path)
 
@@ -131,14 +141,57 @@ def newest_checkpoint(storage: Storage) -> str | None:
 
 
 def files_of(storage: Storage, directory: str) -> dict[str, list[str]]:
-    """Return the files of a checkpoint by their kind: metadata, data and shared."""
+    """Return the files of a checkpoint by their kind, one of `FILE_KINDS`."""
+    checkpoint = load_checkpoint(storage, directory)
     files: dict[str, list[str]] = {"metadata": [metadata_path(directory)]}
-    for record in load_checkpoint(storage, directory).files:
+    for record in checkpoint.files:
         if record.data is None:
             path = resolve(directory, record.path)
             kind = "data" if path.startswith(f"{directory}/") else "shared"
             files.setdefault(kind, []).append(path)
+    logs = list(_source_logs(storage, checkpoint.sources))
+    files |= {"source log": logs} if logs else {}
     return {kind: sorted(set(paths)) for kind, paths in files.items()}
+
+
+def _source_logs(storage: Storage, positions: SourcePositions) -> Iterator[str]:
+    """Return the logs of sources that are too large to be in the metadata, which refers to them.
+
+    Only files without which the position cannot be had: those behind the newest compact file, whose
+    lines are nowhere else.
+    """
+    origin = positions.source_logs.get(LOG_DIRECTORY)
+    if origin is None or not isinstance(storage, LocalStorage):
+        return
+    query, root = Path(origin), Path(storage.root)
+    if not query.is_relative_to(root):
+        return
+    for entry in positions.layout:
+        found = re.fullmatch(r'\{"logOffset":([0-9]+)\}', offset_of(positions, entry.index))
+        if found is None or f"sources/{entry.index}/" in positions.source_logs:
+            continue
+        last = int(found[1])
+        folder = query / "sources" / str(entry.index)
+        compact = [int(p.stem) for p in folder.glob("[0-9]*.compact")]
+        for number in range(max(compact, default=-1) + 1, last + 1):
+            if (folder / str(number)).is_file():
+                yield str((folder / str(number)).relative_to(root))
+
+
+class DamageTurns:
+    """Which kind of file is damaged in which way: all pairs take turns, from the seed on."""
+
+    def __init__(self, seed: int) -> None:
+        start = 5 * seed % len(PAIRS)
+        self._order = PAIRS[start:] + PAIRS[:start]
+        self.done: Counter[tuple[str, str]] = Counter()
+
+    def next(self, kinds: Collection[str]) -> tuple[str, str]:
+        """Return the pair whose turn it is, of kinds that a checkpoint has."""
+        able = [pair for pair in self._order if pair[0] in kinds]
+        chosen = min(able, key=lambda pair: self.done[pair])
+        self.done[chosen] += 1
+        return chosen
 
 
 @dataclass(frozen=True)
@@ -160,14 +213,14 @@ class Damage:
         storage.create(self.path, self.whole)
 
 
-def damage(storage: Storage, directory: str, victim: int) -> Damage:
-    """Flip a bit of a checkpoint's file, cut it, or take it away; kinds of files take turns."""
+def damage(storage: Storage, directory: str, victim: int, turns: DamageTurns) -> Damage:
+    """Flip a bit of a checkpoint's file, cut it, or take it away; `victim` chooses the file."""
     rng = random.Random(f"damage {victim}")
     files = files_of(storage, directory)
-    kind = rng.choice(sorted(files))
+    kind, how = turns.next(files)
     path = rng.choice(files[kind])
     whole = storage.read(path)
-    how = rng.choice(HOW) if whole else "gone"
+    how = how if whole else "gone"
     storage.delete(path)
     if how != "gone":
         storage.create(path, changed(whole, how, rng))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tests.chaos import clock
 from tests.chaos.cluster import without_namespaces
 from tests.chaos.faults import (
+    DAMAGING,
     LEASE_S,
     NEED_BUCKET,
     NEED_CLUSTER,
@@ -33,7 +35,16 @@ BACKENDS = {
     "changelog": {"state.backend.type": "hashmap", "state.changelog.enabled": "true"},
     "rocksdb-changelog": {"state.backend.type": "rocksdb", "state.changelog.enabled": "true"},
 }
-MODES = {"aligned": "false", "unaligned": "true"}
+_UNALIGNED = "execution.checkpointing.unaligned.enabled"
+_GUARANTEE = "execution.checkpointing.mode"
+MODES = {
+    "aligned": {_UNALIGNED: "false"},
+    "unaligned": {_UNALIGNED: "true"},
+    "at-least-once": {_UNALIGNED: "false", _GUARANTEE: "AT_LEAST_ONCE"},
+}
+EXACT_MODES = ("aligned", "unaligned")
+# From so many faults on there are enough for every pair of a backend and a mode.
+ALL_PAIRS_FAULTS = 50
 STORAGES = ("disk", "s3")
 _RESTARTS = {
     "restart-strategy.type": "fixed-delay",
@@ -46,7 +57,7 @@ _DAMAGED = {
     "execution.checkpointing.data-inline-threshold": "256 b",
     "weir.recovery.missing-files-timeout": "4 s",
 }
-# One of so many faults goes to each of the runs with a clock, a bucket or a cluster.
+# One of so many faults goes to each of the runs with a clock, a bucket, a cluster, at-least-once.
 SPECIAL_SHARE = 10
 # What a job between a broker and a database has to survive.
 AT_THE_ENDS = (
@@ -76,14 +87,33 @@ class Plan:
     storage: str = "disk"
     cluster: bool = False
     ends: bool = False
+    local_recovery: bool = False
     patience: float = 1.0
 
     def __str__(self) -> str:
-        where = [self.storage] if self.storage != "disk" else []
+        where = ["local recovery"] if self.local_recovery else []
+        where += [self.storage] if self.storage != "disk" else []
         where += ["two hosts"] if self.cluster else []
         where += ["jumping clock"] if Kind.CLOCK in self.kinds else []
         where += ["from Kafka to Kafka and PostgreSQL"] if self.ends else []
         return ", ".join([f"seed {self.seed}", self.backend, self.mode, *where])
+
+    @property
+    def command(self) -> str:
+        """Return the command that repeats this run alone."""
+        words = [f"--faults {self.faults} --seed {self.seed}"]
+        words += [f"--backend {self.backend} --mode {self.mode} --storage {self.storage}"]
+        words += ["--cluster"] if self.cluster else []
+        words += ["--ends"] if self.ends else []
+        words += [f"--{'' if self.local_recovery else 'no-'}local-recovery"]
+        words += [f"--patience {self.patience:g}"] if self.patience != 1 else []
+        words += [f"--kinds {','.join(kind.name for kind in self.kinds)}"]
+        return f'make chaos ARGS="{" ".join(words)}"'
+
+    @property
+    def exactly_once(self) -> bool:
+        """Tell whether nothing may come twice."""
+        return self.mode in EXACT_MODES
 
     @property
     def settings(self) -> dict[str, str]:
@@ -94,13 +124,14 @@ class Plan:
             "execution.checkpointing.interval": "500 ms",
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
             "execution.checkpointing.num-retained": "3",
-            "execution.checkpointing.unaligned.enabled": MODES[self.mode],
+            "execution.state-recovery.from-local": str(self.local_recovery).lower(),
             "execution.checkpointing.timeout": "60 s",
             "weir.slot.lease": f"{LEASE_S} s",
             "parallelism.default": "2",
             **restarts,
-            **(_DAMAGED if {Kind.DAMAGE, Kind.LIVE_DAMAGE} & set(self.kinds) else {}),
+            **(_DAMAGED if DAMAGING & set(self.kinds) else {}),
             **BACKENDS[self.backend],
+            **MODES[self.mode],
         }
 
     def refuses(self, kind: Kind) -> str:
@@ -134,6 +165,7 @@ class Wishes:
     storage: str | None = None
     cluster: bool = False
     ends: bool = False
+    local_recovery: bool | None = None
     patience: float = 1.0
 
     @property
@@ -159,15 +191,32 @@ def deal(wishes: Wishes, lacks: Mapping[str, str]) -> list[Plan]:
     if not wishes.plain:
         return _numbered(_asked(wishes), wishes)
     share = wishes.faults // SPECIAL_SHARE
+    on_hosts = _beside(*NEED_CLUSTER, Kind.WORKER, Kind.RESCALE)
+    kinds = tuple(k for k in Kind if k is not Kind.CLOCK and not Plan(0, 0).refuses(k))
     own = {
-        "clock": Plan(0, share, "rocksdb", kinds=_beside(Kind.CLOCK)),
-        "s3": Plan(0, share, "hashmap-incremental", storage="s3", kinds=_beside(*NEED_BUCKET)),
-        "cluster": Plan(0, share, "hashmap", cluster=True, kinds=_beside(*NEED_CLUSTER)),
+        "clock": Plan(0, share, "rocksdb", "", _beside(Kind.CLOCK)),
+        "s3": Plan(0, share, "hashmap-incremental", "", _beside(*NEED_BUCKET), storage="s3"),
+        "cluster": Plan(0, share, "hashmap", "", on_hosts, cluster=True),
     }
     special = [plan for name, plan in own.items() if share and not lacks[name]]
-    kinds = tuple(k for k in Kind if k is not Kind.CLOCK and not Plan(0, 0).refuses(k))
+    if share and wishes.mode is None:
+        backend = _turned(list(BACKENDS), wishes.seed)[0]
+        special.append(Plan(0, share, backend, "at-least-once", kinds))
     rest = wishes.faults - sum(plan.faults for plan in special)
-    return _numbered([*_over_backends(Plan(0, rest, kinds=kinds)), *special], wishes)
+    plain = _dealt(_over_backends(Plan(0, rest, kinds=kinds), wishes), wishes.seed)
+    return _numbered([*plain, *special], wishes)
+
+
+def _dealt(plans: list[Plan], seed: int) -> list[Plan]:
+    """Deal kinds out to runs that have fewer faults than there are kinds: each has its turn."""
+    rng, deck = random.Random(f"deal {seed}"), list[Kind]()
+    dealt = []
+    for plan in plans:
+        while len(deck) < plan.faults:
+            deck += rng.sample(plan.kinds, len(plan.kinds))
+        mine, deck = set(deck[: plan.faults]), deck[plan.faults :]
+        dealt.append(replace(plan, kinds=tuple(kind for kind in plan.kinds if kind in mine)))
+    return dealt
 
 
 def _beside(*kinds: Kind) -> tuple[Kind, ...]:
@@ -178,29 +227,54 @@ def _beside(*kinds: Kind) -> tuple[Kind, ...]:
 def _asked(wishes: Wishes) -> list[Plan]:
     kinds = set(wishes.kinds)
     if wishes.ends or kinds & NEED_ENDS:
-        own = Plan(0, wishes.faults, wishes.backend or "hashmap-incremental", ends=True)
+        own = Plan(0, wishes.faults, wishes.backend or "hashmap-incremental", mode="", ends=True)
         return [replace(own, kinds=wishes.kinds or AT_THE_ENDS)]
     # Kinds that need something bring it along.
     cluster = wishes.cluster or bool(kinds & NEED_CLUSTER)
     storage = wishes.storage or ("s3" if kinds & NEED_BUCKET else "disk")
-    plan = Plan(0, wishes.faults, "hashmap-incremental", storage=storage, cluster=cluster)
+    plan = Plan(0, wishes.faults, "hashmap-incremental", "", storage=storage, cluster=cluster)
     chosen = wishes.kinds or tuple(k for k in Kind if k is not Kind.CLOCK and not plan.refuses(k))
     plan = replace(plan, kinds=chosen)
     if wishes.backend is not None:
         return [replace(plan, backend=wishes.backend)]
-    return [plan] if cluster or storage != "disk" else _over_backends(plan)
+    return [plan] if cluster or storage != "disk" else _over_backends(plan, wishes)
 
 
-def _over_backends(plan: Plan) -> list[Plan]:
-    each, more = divmod(plan.faults, len(BACKENDS))
-    shares = {name: each + (n < more) for n, name in enumerate(BACKENDS)}
-    return [replace(plan, backend=name, faults=n) for name, n in shares.items() if n]
+def _over_backends(plan: Plan, wishes: Wishes) -> list[Plan]:
+    """Return a run for each backend, or for each pair of a backend and a mode if they suffice."""
+    modes = [wishes.mode or ""]
+    if wishes.mode is None and wishes.faults >= ALL_PAIRS_FAULTS:
+        modes = list(EXACT_MODES)
+    pairs = [(backend, mode) for mode in modes for backend in BACKENDS]
+    each, more = divmod(plan.faults, len(pairs))
+    shares = {pair: each + (n < more) for n, pair in enumerate(pairs)}
+    return [replace(plan, backend=b, mode=m, faults=n) for (b, m), n in shares.items() if n]
 
 
 def _numbered(plans: list[Plan], wishes: Wishes) -> list[Plan]:
-    """Give every run a seed of its own; modes take turns unless one is asked for."""
-    modes = [wishes.mode] if wishes.mode else list(MODES)
-    return [
-        replace(plan, seed=wishes.seed + n, mode=modes[n % len(modes)], patience=wishes.patience)
-        for n, plan in enumerate(plans)
-    ]
+    """Give every run a seed of its own.
+
+    Modes take turns from the seed on unless one is asked for, so that other seeds make other pairs.
+    Of the runs that damage the files of a living job every second one has local copies.
+    """
+    found, living = [], wishes.seed
+    for n, plan in enumerate(plans):
+        mode = wishes.mode or plan.mode or EXACT_MODES[(wishes.seed + n) % len(EXACT_MODES)]
+        local = bool(wishes.local_recovery)
+        if wishes.local_recovery is None and Kind.LIVE_DAMAGE in plan.kinds:
+            local, living = living % 2 == 0, living + 1
+        found.append(
+            replace(
+                plan,
+                seed=wishes.seed + n,
+                mode=mode,
+                local_recovery=local,
+                patience=wishes.patience,
+            )
+        )
+    return found
+
+
+def _turned(names: list[str], by: int) -> list[str]:
+    by %= len(names)
+    return names[by:] + names[:by]

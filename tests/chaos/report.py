@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.faults import ENDING, PLANNED, Fault, Kind
+from tests.chaos.places import FILE_KINDS, HOW
 from tests.chaos.plan import Plan
 from tests.chaos.recount import Verdict
 
@@ -54,6 +55,8 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     widths: list[int] = field(default_factory=list)
     zombies: int = 0
+    missed: list[Fault] = field(default_factory=list)
+    damaged: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def good(self) -> bool:
@@ -79,12 +82,22 @@ class Outcome:
             lines.append(f"rescaled from 2: {', '.join(f'to {width}' for width in self.widths)}")
         if self.zombies:
             lines.append(f"slots that woke beside those of another driver: {self.zombies}")
+        if self.missed:
+            lines.append(f"missed, because nobody was there: {', '.join(map(str, self.missed))}")
+        lines += _damage_table(self.damaged) if self.damaged else []
         for name, times in by_group(self.recoveries).items():
             lines.append(f"recovery, {name}: {_times(times)}")
         lines.append(f"left over: {', '.join(self.left_over) or 'nothing'}")
         lines.append(f"jobs that died or restarted without need: {len(self.faulty)}")
         lines += [f"not done here: {kind.name} ({why})" for kind, why in self.skipped.items()]
-        return [*lines, *v.examples, *self.faulty, *self.notes]
+        lines += [*v.examples, *self.faulty, *self.notes]
+        return [*lines, f"repeat: {plan.command}"]
+
+
+def _damage_table(damaged: Counter[tuple[str, str]]) -> list[str]:
+    """Return how often files of each kind were damaged in each way."""
+    rows = [[kind, *(damaged[kind, how] for how in HOW)] for kind in FILE_KINDS]
+    return _table(["damaged file", *HOW], rows)
 
 
 def _times(times: Sequence[float]) -> str:
@@ -97,7 +110,7 @@ def markdown(outcomes: Iterable[tuple[Plan, Outcome]]) -> str:
     runs = [
         [str(plan), len(o.recoveries), o.rows, o.verdict.right, o.verdict.lost,
          o.verdict.duplicated, o.verdict.wrong + o.verdict.complaints, len(o.faulty),
-         len(o.left_over)]
+         len(o.left_over), len(o.missed)]
         for plan, o in pairs
     ]  # fmt: skip
     recoveries = [(fault, time) for _, o in pairs for fault, time in o.recoveries.items()]
@@ -108,7 +121,8 @@ def markdown(outcomes: Iterable[tuple[Plan, Outcome]]) -> str:
         groups[group_of(fault)].append(beyond)
         kinds[fault.kind].append(beyond)
     head = ["run", "faults", "rows", "right", "lost", "duplicated", "wrong", "dead or restarted",
-            "left over"]  # fmt: skip
+            "left over", "missed"]  # fmt: skip
+    damaged = sum((o.damaged for _, o in pairs), Counter[tuple[str, str]]())
     measured = ["times", "p50, s", "max, s"]
     return "\n".join(
         [
@@ -117,6 +131,8 @@ def markdown(outcomes: Iterable[tuple[Plan, Outcome]]) -> str:
             *_table(["recovery", *measured], [[n, *_row(t)] for n, t in groups.items() if t]),
             "",
             *_table(["kind", *measured], [[k.name, *_row(t)] for k, t in kinds.items() if t]),
+            "",
+            *_damage_table(damaged),
             "",
         ]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from tests.chaos.clock import jump_of
 from tests.chaos.cluster import HOSTS, Cluster
 from tests.chaos.faults import (
     ENDING,
-    FROZEN_S,
+    FREEZING,
     NEED_MOUNT,
     NEEDS_NO_RESTART,
     SERVERS,
@@ -22,14 +23,18 @@ from tests.chaos.faults import (
     Target,
     choose,
 )
-from tests.chaos.job import RECOVERY_S, START_S, Job
-from tests.chaos.places import Damage, damage, newest_checkpoint
+from tests.chaos.job import RECOVERY_S, START_S, Job, StuckError
+from tests.chaos.places import Damage, DamageTurns, damage, newest_checkpoint
 from tests.chaos.plan import Plan
 from tests.chaos.proxy import Weather
 from tests.chaos.report import Outcome
 
 T = TypeVar("T")
 WIDTHS = (3, 1, 2)
+# Two cores of each of two hosts are too few for three slots of each level.
+CLUSTER_WIDTHS = (1, 2)
+# Nobody may be there to be struck while the job recovers from something else.
+TRIES = 3
 # What a job says that cannot go on without a person who chooses.
 CHOICES = ("Bring the files back and start from checkpoint", "or start from")
 
@@ -43,32 +48,36 @@ class ChaosRun:
         self._root = root
         self._job = Job(root, plan)
         self._asked_widths = 0
+        self._turns = DamageTurns(plan.seed)
         self._widths: list[int] = []
         self._zombies = 0
+        self._recoveries: dict[Fault, float] = {}
+        self._missed: list[Fault] = []
         self._faulty: list[str] = []
         self._notes: list[str] = []
 
     def run(self) -> Outcome:
-        """Strike, wait, strike again; then drain and judge."""
+        """Strike, wait, strike again; then drain and judge, also a job that is stuck."""
         job = self._job
         refused = {kind: self._refusal(kind) for kind in self._plan.kinds}
         kinds = [kind for kind, why in refused.items() if not why]
-        recoveries: dict[Fault, float] = {}
+        stuck = False
         try:
-            job.ensure_driver()
-            job.await_row(job.feed.add(), START_S, "the first rows")
-            for fault in choose(self._plan.seed, self._plan.faults, kinds):
-                recoveries[fault] = self._survive(fault)
-                self._say(f"{fault}: {recoveries[fault]:.1f} s")
-            self._notes += [problem] if (problem := job.drain()) else []
+            try:
+                self._attack(choose(self._plan.seed, self._plan.faults, kinds))
+            except (StuckError, subprocess.TimeoutExpired) as error:
+                stuck = True
+                self._faulty.append(f"stuck: {error}; {self._last_words(job.drivers)[-500:]}")
+                self._say(self._faulty[-1])
+            # Before anything is looked for that is left over: servers have to be gone for that.
             verdict = job.judge()
-            left = job.left_over()
+            left = [] if stuck else job.left_over()
         finally:
             job.end()
         return Outcome(
             verdict,
             len(job.feed.rows),
-            recoveries,
+            self._recoveries,
             skipped={kind: why for kind, why in refused.items() if why},
             left_over=left,
             drivers=job.drivers,
@@ -76,7 +85,22 @@ class ChaosRun:
             notes=self._notes,
             widths=self._widths,
             zombies=self._zombies,
+            missed=self._missed,
+            damaged=self._turns.done,
         )
+
+    def _attack(self, faults: list[Fault]) -> None:
+        job = self._job
+        job.ensure_driver()
+        job.await_row(job.feed.add(), START_S, "the first rows")
+        for fault in faults:
+            took = self._survive(fault)
+            self._say(f"{fault}: {'missed' if took is None else f'{took:.1f} s'}")
+            if took is None:
+                self._missed.append(fault)
+            else:
+                self._recoveries[fault] = took
+        self._notes += [problem] if (problem := job.drain()) else []
 
     def _refusal(self, kind: Kind) -> str:
         mount = self._job.place.mount
@@ -84,14 +108,25 @@ class ChaosRun:
             return "needs root"
         return self._plan.refuses(kind)
 
-    def _survive(self, fault: Fault) -> float:
-        """Strike; returns the time until a row that was fed after the fault has come out."""
+    def _survive(self, fault: Fault) -> float | None:
+        """Strike; returns the time until a row that was fed after the fault has come out.
+
+        None is the time of a fault that hit nobody, however often it was tried.
+        """
+        for _ in range(TRIES):
+            took = self._struck(fault)
+            if took is not None:
+                return took
+        return None
+
+    def _struck(self, fault: Fault) -> float | None:
         job = self._job
         started, drivers, attempts = time.monotonic(), job.drivers, job.attempts()
-        self._strike(fault)
-        if fault.second is not None:
+        hit = self._strike(fault)
+        if hit and fault.second is not None:
             job.pause.wait(fault.victim % 10 / 10)
-            self._strike(Fault(fault.number, fault.second, fault.victim))
+            if not self._strike(Fault(fault.number, fault.second, fault.victim)):
+                self._notes.append(f"{fault}: the second one hit nobody")
         row = job.feed.add()
         job.await_row(row, RECOVERY_S, f"recovery from fault {fault}")
         took = time.monotonic() - started
@@ -101,54 +136,62 @@ class ChaosRun:
             )
         elif fault.kind in NEEDS_NO_RESTART and job.attempts() != attempts:
             self._faulty.append(f"the job restarted without need after fault {fault}")
-        return took
+        return took if hit else None
 
     def _last_words(self, number: int) -> str:
-        text = (self._root / f"driver-{number}.log").read_text("utf-8", errors="replace")
+        log = self._root / f"driver-{number}.log"
+        text = log.read_text("utf-8", errors="replace") if log.exists() else ""
         return " ".join(text.split())[-3000:]
 
     # ---- faults ---------------------------------------------------------------------------------
 
-    def _strike(self, fault: Fault) -> None:
+    def _strike(self, fault: Fault) -> bool:
+        """Let it happen; tells whether it hit anybody."""
         kind, victim, target = fault.kind, fault.victim, self._job.target()
+        if kind in FREEZING:
+            return self._freeze(_one(self._of_kind(kind, target), victim), target, fault.lasts)
         match kind:
-            case Kind.SLOT:
-                target.kill(_one(target.slots(), victim))
+            case Kind.SLOT | Kind.WORKER | Kind.EXECUTOR:
+                return bool(target.kill(_one(self._of_kind(kind, target), victim)))
             case Kind.ALL_SLOTS:
-                target.kill(target.slots())
+                return bool(target.kill(target.slots()))
             case Kind.STARTING_SLOT:
-                self._kill_starting(target, victim)
-            case Kind.FROZEN_SLOT:
-                self._freeze(_one(target.slots(), victim), target, FROZEN_S)
-            case Kind.WORKER:
-                target.kill(_one(target.workers(), victim))
+                return self._kill_starting(target, victim)
             case Kind.FROZEN_DRIVER:
-                self._freeze([target.driver], target, fault.lasts)
+                return self._freeze([target.driver], target, fault.lasts)
             case Kind.DRIVER | Kind.JVM | Kind.DAMAGE:
-                target.kill(target.jvm() if kind is Kind.JVM else [target.driver])
-                self._job.ensure_gone()
-                if kind is Kind.DAMAGE:
-                    self._resume_damaged(victim)
+                hit = bool(target.kill(target.jvm() if kind is Kind.JVM else [target.driver]))
+                if hit:
+                    self._job.ensure_gone()
+                return hit and (kind is not Kind.DAMAGE or self._resume_damaged(victim))
             case Kind.LIVE_DAMAGE:
-                self._damage_alive(fault, target)
+                return self._damage_alive(fault, target)
             case Kind.SAVEPOINT:
-                self._asked("savepoint", "chaos")
+                return self._asked("savepoint", "chaos")
             case Kind.RESCALE:
-                self._rescale()
+                return self._rescale()
             case Kind.STOP:
-                self._stop()
+                return self._stop()
             case Kind.ZOMBIE:
-                self._wake_zombies(target)
-            case _:
-                self._strike_around(fault)
+                return self._wake_zombies(target)
+        self._strike_around(fault)
+        return True
+
+    def _of_kind(self, kind: Kind, target: Target) -> list[int]:
+        """Return the processes that may be killed or frozen by a kind of fault."""
+        cluster = self._job.cluster
+        match kind:
+            case Kind.WORKER | Kind.FROZEN_WORKER:
+                return target.workers() if cluster is None else cluster.workers()
+            case Kind.FROZEN_JVM:
+                return target.jvm()
+            case Kind.EXECUTOR | Kind.FROZEN_EXECUTOR:
+                return _given(cluster).executors()
+        return target.slots()
 
     def _strike_around(self, fault: Fault) -> None:
         """Do what is wrong with the surroundings of the job for as long as the fault lasts."""
         job = self._job
-        if fault.kind is Kind.EXECUTOR:
-            cluster = _given(job.cluster)
-            self._job.target().kill(_one(cluster.executors(), fault.victim))
-            return
         if fault.kind in SERVERS:
             server = _given(job.ends).servers[fault.kind]
             server.kill()
@@ -193,9 +236,10 @@ class ChaosRun:
                 msg = f"nobody knows how to do {fault}"
                 raise NotImplementedError(msg)
 
-    def _kill_starting(self, target: Target, victim: int) -> None:
+    def _kill_starting(self, target: Target, victim: int) -> bool:
         before = set(target.slots())
-        target.kill(_one(sorted(before), victim))
+        if not target.kill(_one(sorted(before), victim)):
+            return False
         fresh: list[int] = []
 
         def started() -> bool:
@@ -203,23 +247,26 @@ class ChaosRun:
             return bool(fresh)
 
         self._job.wait(started, RECOVERY_S, "slots of the next attempt")
-        target.kill(fresh[:1])
+        return bool(target.kill(fresh[:1]))
 
-    def _freeze(self, pids: list[int], target: Target, seconds: float) -> None:
-        target.kill(pids, signal.SIGSTOP)
+    def _freeze(self, pids: list[int], target: Target, seconds: float) -> bool:
+        if not target.kill(pids, signal.SIGSTOP):
+            return False
         try:
             self._job.pause.wait(seconds)
         finally:
             target.kill(pids, signal.SIGCONT)
+        return True
 
-    def _wake_zombies(self, target: Target) -> None:
+    def _wake_zombies(self, target: Target) -> bool:
         """Let slots sleep through the death of their driver and the start of another one.
 
         What they were about to write when they fell asleep is somebody else's when they wake.
         """
         job = self._job
         driver, sleepers = job.ensure_driver(), target.slots()
-        target.kill(sleepers, signal.SIGSTOP)
+        if not target.kill(sleepers, signal.SIGSTOP):
+            return False
         try:
             target.kill([driver.pid])
             job.wait(lambda: driver.poll() is not None, RECOVERY_S, "the end of the driver")
@@ -228,21 +275,23 @@ class ChaosRun:
             self._zombies += target.kill(sleepers, signal.SIGCONT)
         gone = lambda: not set(sleepers) & set(target.slots())  # noqa: E731
         job.wait(gone, 60, "the end of the zombies")
+        return True
 
     # ---- damage ---------------------------------------------------------------------------------
 
-    def _resume_damaged(self, victim: int) -> None:
+    def _resume_damaged(self, victim: int) -> bool:
         """What was damaged is refused with a sentence; then it is mended, and the job goes on."""
         harm = self._damage(victim)
         if harm is None:
-            return
+            return False
         place = f"{self._job.place.storage.uri}/{harm.directory}"
         refused = self._job.weir("run", "-s", place, self._job.program, self._root)
         if refused.returncode == 0 or "Traceback" in refused.stderr:
             self._faulty.append(f"a job resumed from a {harm}: {refused.stderr[-300:]}")
         self._mend(harm)
+        return True
 
-    def _damage_alive(self, fault: Fault, target: Target) -> None:
+    def _damage_alive(self, fault: Fault, target: Target) -> bool:
         """Damage the newest checkpoint while its job lives, then kill a slot.
 
         The job goes on, or it ends with a message that names what can be chosen; never with output
@@ -258,13 +307,13 @@ class ChaosRun:
         finally:
             target.kill([driver.pid], signal.SIGCONT)
         if harm is None:
-            return
+            return False
         row = job.feed.add()
         over = lambda: driver.poll() is not None or job.shows(row)  # noqa: E731
         job.wait(over, RECOVERY_S, f"an end or new rows after fault {fault}")
         if driver.poll() is None:
             self._notes.append(f"{fault}: {harm}; the job went on")
-            return
+            return True
         words = self._last_words(job.drivers)
         if all(choice in words for choice in CHOICES):
             self._notes.append(f"{fault}: {harm}; the job ended and named the choices")
@@ -274,11 +323,12 @@ class ChaosRun:
             )
         self._mend(harm)
         job.ensure_gone()
+        return True
 
     def _damage(self, victim: int) -> Damage | None:
         storage = self._job.place.storage
         newest = newest_checkpoint(storage)
-        return None if newest is None else damage(storage, newest, victim)
+        return None if newest is None else damage(storage, newest, victim, self._turns)
 
     def _mend(self, harm: Damage) -> None:
         """Bring back what was damaged; the next driver starts from it."""
@@ -295,22 +345,26 @@ class ChaosRun:
             self._notes.append(f"weir {words[0]}: {(done.stderr or done.stdout).strip()[-200:]}")
         return done.returncode == 0
 
-    def _rescale(self) -> None:
-        width = WIDTHS[self._asked_widths % len(WIDTHS)]
+    def _rescale(self) -> bool:
+        widths = WIDTHS if self._job.cluster is None else CLUSTER_WIDTHS
+        width = widths[self._asked_widths % len(widths)]
+        if not self._asked("rescale", "chaos", width):
+            return False
         self._asked_widths += 1
-        if self._asked("rescale", "chaos", width):
-            # Another driver keeps it.
-            self._job.width = width
-            self._widths.append(width)
+        # Another driver keeps it.
+        self._job.width = width
+        self._widths.append(width)
+        return True
 
-    def _stop(self) -> None:
+    def _stop(self) -> bool:
         done = self._job.weir("stop", "--json", "chaos")
         if done.returncode != 0:
             self._notes.append(f"weir stop: {(done.stderr or done.stdout).strip()[-200:]}")
-            return
+            return False
         self._job.ensure_gone()
         savepoints = list((self._root / "savepoints").glob("*/_metadata"))
         self._job.restore = str(max(savepoints, key=lambda p: p.stat().st_mtime_ns).parent)
+        return True
 
 
 def _cut_off(cluster: Cluster, host: int, *, power: bool) -> None:

@@ -19,19 +19,30 @@ from tests.chaos.faults import (
     BLINK_S,
     CUT_S,
     LEASE_S,
-    NEED_BUCKET,
-    NEED_CLUSTER,
     NEEDS_NO_RESTART,
     Fault,
     Kind,
     choose,
 )
-from tests.chaos.places import HOW, changed, damage, files_of, newest_checkpoint
-from tests.chaos.plan import BACKENDS, Plan, Wishes, deal
+from tests.chaos.places import (
+    FILE_KINDS,
+    HOW,
+    DamageTurns,
+    changed,
+    damage,
+    files_of,
+    newest_checkpoint,
+)
+from tests.chaos.plan import Plan, Wishes, deal
 from tests.chaos.proxy import Proxy, Weather
 from tests.chaos.recount import KEYS, Feed, Verdict
 
-from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
+from weir.checkpoint.metadata import (
+    CheckpointMetadata,
+    FileRecord,
+    SourcePositions,
+    layout_of,
+)
 from weir.checkpoint.paths import resolve
 from weir.checkpoint.store import load_checkpoint, verify_files, write_metadata
 from weir.storage import open_storage
@@ -55,27 +66,6 @@ def test_a_host_is_cut_off_for_longer_and_for_shorter_than_the_lease():
     assert lasting == {BLINK_S, CUT_S}
 
 
-def test_a_tenth_each_goes_to_clocks_buckets_and_clusters():
-    plans = deal(Wishes(faults=100, seed=7), ALL_HERE)
-    assert sum(plan.faults for plan in plans) == 100
-    assert [plan.backend for plan in plans[:5]] == list(BACKENDS)
-    clocked, bucket, cluster = plans[5:]
-    assert [p.faults for p in (clocked, bucket, cluster)] == [10, 10, 10]
-    assert Kind.CLOCK in clocked.kinds
-    assert (bucket.storage, set(bucket.kinds)) == ("s3", {Kind.SLOT, *NEED_BUCKET})
-    assert (cluster.cluster, set(cluster.kinds)) == (True, {Kind.SLOT, *NEED_CLUSTER})
-    assert all(Kind.CLOCK not in plan.kinds for plan in plans[:5])
-    assert [plan.seed for plan in plans] == list(range(7, 15))
-    assert deal(Wishes(faults=100, seed=7), ALL_HERE) == plans
-
-
-def test_what_cannot_be_had_here_is_done_by_the_others():
-    plans = deal(Wishes(faults=100), NONE_HERE)
-    assert sum(plan.faults for plan in plans) == 100
-    assert len(plans) == len(BACKENDS)
-    assert not any(plan.cluster or plan.storage == "s3" for plan in plans)
-
-
 def test_kinds_bring_along_what_they_need():
     (cluster,) = deal(Wishes(faults=3, kinds=(Kind.NETWORK,)), ALL_HERE)
     assert cluster.cluster
@@ -92,8 +82,11 @@ def test_kinds_bring_along_what_they_need():
         (Plan(1, 1), Kind.HOST, "--cluster"),
         (Plan(1, 1), Kind.SLOW, "--storage s3"),
         (Plan(1, 1, storage="s3"), Kind.FULL, "--storage disk"),
-        (Plan(1, 1, cluster=True), Kind.WORKER, "not on a cluster"),
+        (Plan(1, 1, cluster=True), Kind.CLOCK, "not on a cluster"),
         (Plan(1, 1, cluster=True), Kind.HOST, ""),
+        (Plan(1, 1, cluster=True), Kind.WORKER, ""),
+        (Plan(1, 1, cluster=True), Kind.RESCALE, ""),
+        (Plan(1, 1), Kind.FROZEN_EXECUTOR, "--cluster"),
         (Plan(1, 1, storage="s3"), Kind.FLAKY, ""),
         (Plan(1, 1), Kind.LIVE_DAMAGE, ""),
     ],
@@ -328,7 +321,19 @@ def storage(tmp_path):
     contents = {"state-s0-a0-ab": b"data" * 9, "../shared/state-s0-a0-cd": b"shared" * 9}
     files = [FileRecord(n, len(data), zlib.crc32(data), 0) for n, data in contents.items()]
     files.append(FileRecord("inlined", 3, zlib.crc32(b"abc"), 0, data=b"abc"))
-    facts = CheckpointMetadata(10, "job", "chaos", 0, "checkpoint", 2, files=tuple(files))
+    query = tmp_path / "job" / "query-1"
+    sources = SourcePositions(
+        batch_id=12,
+        offset_lines=("v1", "{}", '{"logOffset":12}', '{"logOffset":12}'),
+        source_logs={"@directory": str(query), "sources/1/": ""},
+        layout=layout_of(["large", "embedded"]),
+    )
+    for name in ("0/9.compact", "0/8", "0/9", "0/10", "0/12", "0/13", "0/.12.crc", "1/12"):
+        (query / "sources" / name).parent.mkdir(parents=True, exist_ok=True)
+        (query / "sources" / name).write_text("v1")
+    facts = CheckpointMetadata(
+        10, "job", "chaos", 0, "checkpoint", 2, files=tuple(files), sources=sources
+    )
     for name, data in contents.items():
         made.create(resolve("job/chk-10", name), data)
     write_metadata(made, "job/chk-10", facts)
@@ -338,23 +343,39 @@ def storage(tmp_path):
 def test_files_of_the_newest_checkpoint_are_found_by_kind(storage):
     newest = newest_checkpoint(storage)
     assert newest == "job/chk-10"
+    # Of a log only what its position needs, and what is nowhere else.
     assert files_of(storage, newest) == {
         "metadata": ["job/chk-10/_metadata"],
         "data": ["job/chk-10/state-s0-a0-ab"],
         "shared": ["job/shared/state-s0-a0-cd"],
+        "source log": ["job/query-1/sources/0/10", "job/query-1/sources/0/12"],
     }
 
 
 def test_files_of_every_kind_are_damaged_in_every_way_and_mended(storage):
-    done = set()
-    for victim in range(80):
-        harm = damage(storage, "job/chk-10", victim)
+    turns = DamageTurns(3)
+    for victim in range(len(FILE_KINDS) * len(HOW)):
+        harm = damage(storage, "job/chk-10", victim, turns)
         assert harm.how == "gone" or storage.read(harm.path) != harm.whole
         assert storage.exists(harm.path) == (harm.how != "gone")
         harm.mend(storage)
         assert verify_files(storage, "job/chk-10", load_checkpoint(storage, "job/chk-10")) == []
-        done.add((harm.kind, harm.how))
-    assert done == {(kind, how) for kind in ("metadata", "data", "shared") for how in HOW}
+    # Each pair once, and none of them by chance.
+    assert dict(turns.done) == {(kind, how): 1 for kind in FILE_KINDS for how in HOW}
+
+
+def test_few_damages_of_each_of_several_runs_come_to_all_pairs():
+    done = set()
+    for seed in range(7, 13):
+        turns = DamageTurns(seed)
+        done |= {turns.next(FILE_KINDS) for _ in range(3)}
+    assert len(done) == len(FILE_KINDS) * len(HOW)
+
+
+def test_what_a_checkpoint_does_not_have_gives_its_turn_away():
+    turns = DamageTurns(1)
+    assert {turns.next(["metadata", "data"])[0] for _ in range(6)} == {"metadata", "data"}
+    assert set(turns.done.values()) == {1}
 
 
 # ---- tables ------------------------------------------------------------------------------------
@@ -370,7 +391,7 @@ RECOVERIES = {
     Fault(2, Kind.ALL_SLOTS, 0): 4.0,
     Fault(3, Kind.SLOT, 0, Kind.SLOT): 9.0,
     Fault(4, Kind.FROZEN_SLOT, 0): 13.0,
-    Fault(5, Kind.NETWORK, 1): CUT_S + 1.5,
+    Fault(5, Kind.NETWORK, 1, turn=1): CUT_S + 1.5,
     Fault(6, Kind.CLOCK, 1): 1.0,
     Fault(7, Kind.DRIVER, 1): 20.0,
     Fault(8, Kind.EXECUTOR, 1): 5.0,
@@ -399,6 +420,17 @@ def test_a_summary_tells_the_seed_and_what_was_left_out():
     assert "seed 17, hashmap, aligned, two hosts" in text
     assert "recovery, slot killed: p50 3.0 s, max 4.0 s of 2" in text
     assert "not done here: HOST (needs root)" in text
+    assert "repeat: make chaos ARGS=" in text
+
+
+def test_a_summary_tells_what_was_damaged_and_what_hit_nobody():
+    found = outcome(RECOVERIES)
+    found.damaged["data", "cut"] = 2
+    found.missed.append(Fault(11, Kind.WORKER, 7))
+    text = "\n".join(found.summary(Plan(17, 10)))
+    assert "| data | 0 | 2 | 0 |" in text
+    assert "missed, because nobody was there: 11: WORKER/7" in text
+    assert "WORKER 1" not in text
 
 
 def test_an_outcome_is_good_only_without_needless_deaths():
@@ -414,4 +446,5 @@ def test_tables_for_a_page(tmp_path):
     assert "| slot killed | 2 | 3.0 | 4.0 |" in text
     assert "| NETWORK | 1 | 1.5 | 1.5 |" in text
     columns = {line.count("|") for line in text.splitlines() if line.startswith("| seed")}
-    assert columns == {10}
+    assert columns == {11}
+    assert "| damaged file | flip | cut | gone |" in text

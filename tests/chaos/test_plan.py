@@ -1,0 +1,218 @@
+"""How faults are dealt out to runs, what runs are repeated by, and what a stuck run tells."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+import subprocess
+import sys
+
+import pytest
+from tests.chaos import __main__ as command
+from tests.chaos import job as jobs
+from tests.chaos.__main__ import attack_all, wishes_of
+from tests.chaos.faults import (
+    AWAY_S,
+    DAMAGING,
+    FROZEN_S,
+    LEASE_S,
+    NEED_BUCKET,
+    NEED_CLUSTER,
+    NEED_ENDS,
+    Kind,
+    choose,
+)
+from tests.chaos.job import StuckError
+from tests.chaos.plan import BACKENDS, EXACT_MODES, Plan, Wishes, deal
+from tests.chaos.recount import expected, judge
+from tests.chaos.run import CLUSTER_WIDTHS, ChaosRun
+
+ALL_HERE = {"clock": "", "s3": "", "cluster": "", "ends": ""}
+NONE_HERE = {"clock": "no clock", "s3": "no s3", "cluster": "no cluster", "ends": "none"}
+ROWS = [{"key": 3, "amount": 5, "seq": 0}, {"key": 3, "amount": 5, "seq": 1}]
+
+
+def test_a_tenth_each_goes_to_clocks_buckets_clusters_and_at_least_once():
+    plans = deal(Wishes(faults=100, seed=7), ALL_HERE)
+    assert sum(plan.faults for plan in plans) == 100
+    clocked, bucket, cluster, twice = plans[-4:]
+    assert [p.faults for p in (clocked, bucket, cluster, twice)] == [10, 10, 10, 10]
+    assert Kind.CLOCK in clocked.kinds
+    assert (bucket.storage, set(bucket.kinds)) == ("s3", {Kind.SLOT, *NEED_BUCKET})
+    more = {Kind.SLOT, Kind.WORKER, Kind.RESCALE, *NEED_CLUSTER}
+    assert (cluster.cluster, set(cluster.kinds)) == (True, more)
+    assert (twice.mode, twice.exactly_once) == ("at-least-once", False)
+    assert all(Kind.CLOCK not in plan.kinds for plan in plans[:-4])
+    assert [plan.seed for plan in plans] == list(range(7, 7 + len(plans)))
+    assert deal(Wishes(faults=100, seed=7), ALL_HERE) == plans
+
+
+def test_many_faults_go_to_every_pair_of_a_backend_and_a_mode():
+    pairs = set(itertools.product(BACKENDS, EXACT_MODES))
+    many = deal(Wishes(faults=50, seed=7), NONE_HERE)
+    assert {(p.backend, p.mode) for p in many if p.exactly_once} == pairs
+    # With few, the pairs are those of the seed; some seeds come to all.
+    few = [deal(Wishes(faults=20, seed=seed), NONE_HERE) for seed in (7, 8)]
+    assert [len({p.backend for p in plans if p.exactly_once}) for plans in few] == [5, 5]
+    assert {(p.backend, p.mode) for plans in few for p in plans if p.exactly_once} == pairs
+
+
+def test_a_mode_that_is_asked_for_is_that_of_all_runs():
+    plans = deal(Wishes(faults=100, mode="unaligned"), ALL_HERE)
+    assert {plan.mode for plan in plans} == {"unaligned"}
+
+
+def test_every_kind_has_its_turn_although_no_run_has_as_many_faults():
+    plans = deal(Wishes(faults=100, seed=7), ALL_HERE)
+    struck = {
+        fault.kind for plan in plans for fault in choose(plan.seed, plan.faults, list(plan.kinds))
+    }
+    # FULL and READ_ONLY need root, and the others servers.
+    wanted = {kind for kind in Kind if kind not in NEED_ENDS}
+    lacking = {kind for kind in wanted if Plan(0, 0).refuses(kind) == "needs root"}
+    assert struck == wanted - lacking
+
+
+def test_what_cannot_be_had_here_is_done_by_the_others():
+    plans = deal(Wishes(faults=100), NONE_HERE)
+    assert sum(plan.faults for plan in plans) == 100
+    assert not any(plan.cluster or plan.storage == "s3" for plan in plans)
+
+
+def test_every_second_run_that_damages_a_living_job_has_local_copies():
+    plans = deal(Wishes(faults=100, kinds=tuple(DAMAGING)), ALL_HERE)
+    local = [plan.local_recovery for plan in plans]
+    assert local == [n % 2 == 1 for n in range(len(plans))]
+    assert Plan(1, 1, local_recovery=True).settings["execution.state-recovery.from-local"] == "true"
+    assert not any(p.local_recovery for p in deal(Wishes(kinds=(Kind.SLOT,)), ALL_HERE))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    "wishes",
+    [{"faults": 100}, {"faults": 20}, {"ends": True}, {"cluster": True}, {"storage": "s3"}],
+)
+def test_the_command_of_a_run_repeats_it_alone(wishes, seed):
+    for plan in deal(Wishes(**{"faults": 9, **wishes, "seed": seed}), ALL_HERE):
+        words = plan.command.removeprefix('make chaos ARGS="').removesuffix('"')
+        again, _ = wishes_of(shlex.split(words))
+        assert deal(again, ALL_HERE) == [plan]
+
+
+def test_outputs_between_servers_are_never_judged_loosely(capsys):
+    with pytest.raises(SystemExit):
+        wishes_of(["--ends", "--mode", "at-least-once"])
+    assert "exactly once" in capsys.readouterr().err
+
+
+def test_a_driver_stops_for_longer_and_for_shorter_than_the_lease_by_turns():
+    assert AWAY_S < LEASE_S < FROZEN_S
+    lasting = [f.lasts for f in choose(11, 4, [Kind.FROZEN_DRIVER])]
+    assert lasting == [AWAY_S, FROZEN_S, AWAY_S, FROZEN_S]
+    for kind in (Kind.FROZEN_WORKER, Kind.FROZEN_JVM, Kind.FROZEN_EXECUTOR):
+        assert {f.lasts for f in choose(1, 3, [kind])} == {FROZEN_S}
+
+
+def test_a_cluster_is_rescaled_down_and_up():
+    assert CLUSTER_WIDTHS == (1, 2)
+
+
+# ---- the judge ----------------------------------------------------------------------------------
+
+
+def test_at_least_once_allows_duplicates_and_other_sums_and_no_loss(tmp_path):
+    (tmp_path / "output").mkdir()
+    done = tmp_path / "transactions" / "done"
+    done.mkdir(parents=True)
+    files, transactions = (list(lines.elements()) for lines in expected(ROWS))
+    (done / "t").write_text("".join(f"{line}\n" for line in transactions))
+    # The second row was counted twice.
+    other = [("total", 1, 3, 15, 1) if line[:2] == ("total", 1) else line for line in files]
+    (tmp_path / "output" / "a").write_text("".join(f"{line}\n" for line in [*other, other[0]]))
+    assert not judge(tmp_path, ROWS).exact
+    found = judge(tmp_path, ROWS, exactly_once=False)
+    assert found.exact
+    assert (found.lost, found.duplicated, found.wrong) == (0, 1, 0)
+    (tmp_path / "output" / "a").write_text("".join(f"{line}\n" for line in other[1:]))
+    assert judge(tmp_path, ROWS, exactly_once=False).lost == 1
+    (tmp_path / "output" / "b").write_text("('total', 7, 3, 5, 1)\n")
+    assert judge(tmp_path, ROWS, exactly_once=False).wrong == 1
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run whose driver is never started."""
+    made = ChaosRun(tmp_path / "root", Plan(1, 2, kinds=(Kind.SLOT,)), lambda text: None)
+    yield made
+    made._job.end()
+
+
+def test_a_run_that_is_stuck_is_judged_and_not_good(run, monkeypatch):
+    def stuck(faults):
+        msg = "nothing came"
+        raise StuckError(msg)
+
+    run._job.feed.add()
+    monkeypatch.setattr(run, "_attack", stuck)
+    found = run.run()
+    assert not found.good
+    assert found.verdict.lost > 0
+    assert "stuck: nothing came" in found.faulty[0]
+
+
+def test_the_runs_after_one_without_a_result_are_carried_out(monkeypatch, capsys, tmp_path):
+    tried = []
+
+    class Impossible:
+        def __init__(self, root, plan, say):
+            tried.append(plan.seed)
+            root.rmdir()
+            msg = "no disk"
+            raise OSError(msg)
+
+    monkeypatch.setattr(command, "ChaosRun", Impossible)
+    assert not attack_all([Plan(1, 1), Plan(2, 1)], tmp_path / "report.md")
+    assert tried == [1, 2]
+    said = capsys.readouterr().out
+    # What is about to happen is said before it can go wrong.
+    assert said.index("--seed 1 ") < said.index("no disk")
+
+
+def test_processes_and_temporary_files_that_are_left_over_are_found(run, monkeypatch):
+    job = run._job
+    monkeypatch.setattr(jobs, "LEAVE_S", 0.1)
+    assert job.left_over() == []
+    temporary = jobs.Path(job._environment["TMPDIR"])
+    assert temporary.is_relative_to(job.root)
+    (temporary / "weir-slots-abc").mkdir()
+    # Nothing of it is in the command line.
+    words = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(words, env=job._environment, stdin=subprocess.PIPE) as left:
+        found = job.left_over()
+        left.kill()
+    assert found == [f"process {left.pid} ({' '.join(words)} )", "temporary weir-slots-abc"]
+
+
+class Nobody:
+    """Processes of a job of which none is there, until somebody looks the n-th time."""
+
+    driver = 0
+
+    def __init__(self, misses):
+        self._misses = misses
+
+    def slots(self):
+        self._misses -= 1
+        return [1] if self._misses < 0 else []
+
+    def kill(self, pids, how=None):
+        return len(pids)
+
+
+@pytest.mark.parametrize(("misses", "counted"), [(0, True), (2, True), (3, False)])
+def test_a_fault_that_hits_nobody_is_tried_again_and_then_missed(run, monkeypatch, misses, counted):
+    target = Nobody(misses)
+    monkeypatch.setattr(run._job, "target", lambda: target)
+    monkeypatch.setattr(run._job, "await_row", lambda row, seconds, what: 0.0)
+    (fault,) = choose(1, 1, [Kind.SLOT], double=0.0)
+    assert (run._survive(fault) is not None) == counted

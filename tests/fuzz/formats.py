@@ -41,6 +41,7 @@ from weir.datastream.formats.csv import (
     CsvSchema,
 )
 from weir.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from weir.datastream.formats.orc import OrcBulkWriters, OrcColumnarRowInputFormat
 from weir.datastream.formats.parquet import (
     AvroParquetReaders,
     ParquetBulkWriters,
@@ -336,13 +337,25 @@ _SMALL = json.dumps(
 )
 
 
+_COLUMNS = [
+    Row(id=1, name="a", price=Decimal("1.50"), at=datetime(2024, 1, 31), tags=[1, None]),
+    Row(id=2, name=None, price=None, at=None, tags=None),
+]
+
+
 def _parquet_files() -> list[bytes]:
-    rows = [Row(id=1, name="a", price=Decimal("1.50"), at=datetime(2024, 1, 31), tags=[1, None])]
-    rows.append(Row(id=2, name=None, price=None, at=None, tags=None))
     made = []
     for codec in ("snappy", "uncompressed"):
         form = ParquetBulkWriters.for_row_type(_PARQUET, {"parquet.compression": codec}, True)
-        made.append(_written(form, rows, _PARQUET.type_info()))
+        made.append(_written(form, _COLUMNS, _PARQUET.type_info()))
+    return made
+
+
+def _orc_files() -> list[bytes]:
+    made = []
+    for codec in ("SNAPPY", "NONE"):
+        form = OrcBulkWriters.for_row_type(_PARQUET, {"orc.compress": codec})
+        made.append(_written(form, _COLUMNS, _PARQUET.type_info()))
     return made
 
 
@@ -368,6 +381,10 @@ def _prepare_parquet_files() -> Callable[[bytes], None]:
     rows = ParquetColumnarRowInputFormat(_PARQUET, None, 10, True, False)
     dicts: Any = AvroParquetReaders.for_generic_record(AvroSchema.parse_string(_SMALL))
     return _prepare_files("parquet", rows, dicts)
+
+
+def _prepare_orc_files() -> Callable[[bytes], None]:
+    return _prepare_files("orc", OrcColumnarRowInputFormat(_PARQUET, is_case_sensitive=False))
 
 
 def _avro_files() -> list[bytes]:
@@ -411,4 +428,5 @@ TARGETS = [
     Target(
         "parquet-files", "bytes", _parquet_files, _prepare_parquet_files, (UsageError, StorageError)
     ),
+    Target("orc-files", "bytes", _orc_files, _prepare_orc_files, (UsageError, StorageError)),
 ]

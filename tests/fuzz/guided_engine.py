@@ -28,6 +28,10 @@ READERS = [
     *("weir.backend.rocksdb.catalog", "weir.backend.rocksdb.restore", "weir.backend.timers"),
     *("weir.state.operator_state", "weir.runtime.frame", "weir.offline", "weir.config"),
     *("weir.keygroup", "weir.connector.position", "weir.connector.staged_batch"),
+    *("weir.connector.kafka.position", "weir.connector.jdbc.source", "weir.connector.two_phase"),
+    *("weir.connector.compacting_writer", "weir.connector.commit_target", "weir.spark.positions"),
+    *("weir.spark.source_logs", "weir.slot.lookup", "weir.storage.processes"),
+    *("weir.jobmanager.past", "weir.jobmanager.disposal"),
     *(
         "weir.connector.file_writer",
         "weir.jobmanager.directory",

@@ -73,23 +73,29 @@ def _prepare() -> Callable[[bytes], None]:
         # What the requests before have asked for must not change what this one does.
         job.current = view
         job.calls.clear()
-        level = _LOG.level
-        _LOG.addHandler(seen)
-        _LOG.setLevel(logging.DEBUG)
-        try:
-            answer = _say(server.port, data)
-        finally:
-            _LOG.setLevel(level)
-            _LOG.removeHandler(seen)
-        if seen.problems:
-            msg = "an exception in the log"
-            raise FindingError(msg) from seen.problems.pop()
-        statuses = _statuses(answer)
-        require(500 not in statuses, "an answer with status 500")
+        statuses = answered(server.port, data, seen)
         if not any(200 <= status < 300 for status in statuses):
             raise NoInputError
 
     return run
+
+
+def answered(port: int, data: bytes, seen: _Seen) -> list[int]:
+    """Send bytes, and return the statuses of the answers; a 500 is a finding."""
+    level = _LOG.level
+    _LOG.addHandler(seen)
+    _LOG.setLevel(logging.DEBUG)
+    try:
+        answer = _say(port, data)
+    finally:
+        _LOG.setLevel(level)
+        _LOG.removeHandler(seen)
+    if seen.problems:
+        msg = "an exception in the log"
+        raise FindingError(msg) from seen.problems.pop()
+    statuses = _statuses(answer)
+    require(500 not in statuses, "an answer with status 500")
+    return statuses
 
 
 def _say(port: int, data: bytes) -> bytes:

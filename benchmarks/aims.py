@@ -183,6 +183,18 @@ AIMS = (
         growth("weir-hashmap-unchecked"),
     ),
     Aim(
+        "(a) 100,000 keys, hashmap, files read by workers, to the identity floor",
+        rates("a-100k", "weir-hashmap-files", "identity"),
+    ),
+    Aim(
+        "(c) by sum on a column key, hashmap, files read by workers, to the identity floor",
+        rates("c-sum", "weir-hashmap-files", "identity"),
+    ),
+    Aim(
+        "(w) sum in tumbling windows, 100,000 keys, files read by workers, to the identity floor",
+        rates("w-sum", "weir-hashmap-files", "identity"),
+    ),
+    Aim(
         "(a) 100,000 keys, hashmap, to the identity floor with batches also bounded by bytes",
         rates("a-100k", "weir-hashmap", "identity-bounded"),
     ),

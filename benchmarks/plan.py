@@ -36,11 +36,14 @@ ROUNDS = 3
 ROUNDS_FOR_AIMS = 5
 # What the aims compare, peers apart.
 AIMED_PAIRS = {
-    "a-100k": ("identity", "weir-hashmap", "weir-rocksdb", "weir-hashmap-unchecked"),
+    "a-100k": (
+        *("identity", "weir-hashmap", "weir-rocksdb", "weir-hashmap-unchecked"),
+        "weir-hashmap-files",
+    ),
     "a-10k": ("weir-hashmap",),
     "a-5m": ("weir-hashmap",),
-    "c-sum": ("identity", "weir-hashmap"),
-    "w-sum": ("identity", "jvm", "weir-hashmap"),
+    "c-sum": ("identity", "weir-hashmap", "weir-hashmap-files"),
+    "w-sum": ("identity", "jvm", "weir-hashmap", "weir-hashmap-files"),
     WORKLOAD_EPOCH: ("weir-hashmap", "empty-same", "empty-default"),
 }
 # Workloads that an aim compares with each other: their rounds must stand beside each other, too.
@@ -217,6 +220,11 @@ CONTENDERS = (
         "weir-hashmap-function",
         "Weir, hashmap, key by a function",
         (("a-100k", "g"), VARIANT),
+    ),
+    _weir(
+        "weir-hashmap-files",
+        "Weir, hashmap, files read by workers",
+        (("a-100k", "c-sum", "w-sum"), VARIANT),
     ),
     _bytewax(1),
     _bytewax(2),

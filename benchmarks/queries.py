@@ -1,14 +1,17 @@
 """What look-ups cost a busy slot, and how long they take.
 
 Three processes, as in a job: a slot, which applies the same epoch again and again, a count per key;
-this one, which serves queries as a driver does; and a client, whose threads look single keys up by
-`QueryableStateClient.get_kv_state`, at a given rate in all, all on one core. The slot never rests;
-for half a second there are look-ups, then for half a second none, and so on. Two such turns are a
-pair, which has a ratio: a machine that others share changes its speed from second to second. The
-result is the median of the pairs, with its 95 % interval. Then the slot idles, and only look-ups
-are timed. The aims are 95 % of the records at 1,000 look-ups a second, and 20 ms for 99 of 100.
+this one, which serves queries as a driver does; and a client, which looks single keys up by
+`QueryableStateClient.get_kv_state`, one after the other at a given rate, whether answers have come
+or not: a look-up takes from when it is due until its answer is there. The slot never rests; there
+are turns of half a second with look-ups, without, and with a process that uses as much of a core as
+driver and client do, and asks nothing: two cores may be halves of one, or share its caches. Three
+such turns, each time in another order, have ratios: a machine that others share changes its speed
+from second to second. Results are medians of these, with their 95 % intervals. Then the slot idles,
+and only look-ups are timed. The aims are 95 % of the records at 1,000 look-ups a second, and 20 ms
+for 99 of 100 look-ups.
 
-Usage: python -m benchmarks.queries [--rate 1000] [--threads 8] [--pairs 60]
+Usage: python -m benchmarks.queries [--rate 1000] [--triples 60]
        [--records 50000] [--keys 10000] [--smoke]
 """
 
@@ -22,9 +25,9 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
 from concurrent.futures import Future
-from itertools import pairwise
+from itertools import pairwise, permutations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,6 +57,12 @@ TOKEN = b"q" * TOKEN_BYTES
 SECRET = "queries"
 JOB = "0" * 32
 TURN_S = 0.5
+EDGE_S = 0.05
+"""What was asked in the turn before may still be answered."""
+CALM = 0.01
+"""What other guests may take of the machine in a turn that counts as undisturbed: a tick."""
+PULSE_S = 0.004
+LOOK_UPS, NOTHING, NEIGHBOUR = KINDS = ("beside look-ups", "without look-ups", "beside another")
 
 
 class Count(KeyedProcessFunction):
@@ -156,72 +165,88 @@ def query_server(socket: str, options: Any) -> QueryServer:
 
 
 class Asking:
-    """Threads that look keys up at a rate, in every turn but the odd ones; how long each took.
+    """Looks keys up at a rate, in the turns for it; how long each took, from when it was due."""
 
-    Turns of `turn` seconds begin at `begin`. With a turn of 0 there is one, which lasts.
-    """
-
-    def __init__(
-        self, look: Callable[[int], None], options: Any, begin: float, turn: float
-    ) -> None:
-        """Start them."""
-        self._look = look
-        self._pause = options.threads / options.rate
+    def __init__(self, client: QueryableStateClient, options: Any) -> None:
+        """Know what to ask."""
+        self._client = client
+        self._pause = 1 / options.rate
         self._keys = options.keys
-        self._begin, self._turn = begin, turn
-        self._over = threading.Event()
+        self._chance = random.Random(7)
+        self._descriptor = ValueStateDescriptor("count", Types.LONG())
+        self._wait = threading.Event().wait
         self.taken: list[float] = []
-        self.threads = [
-            threading.Thread(target=self._ask, args=(seed,), daemon=True)
-            for seed in range(options.threads)
-        ]
-        for thread in self.threads:
-            thread.start()
 
-    def _ask(self, seed: int) -> None:
-        chance = random.Random(seed)
-        due = self._begin + chance.random() * self._pause
-        while not self._over.wait(max(0.0, due - time.monotonic())):
-            number = int((due - self._begin) / self._turn) if self._turn else 0
-            if number % 2:
-                due += self._turn
-                continue
-            begun = time.monotonic()
-            self._look(chance.randrange(self._keys))
-            self.taken.append(time.monotonic() - begun)
+    def look(self, due: float) -> Future[None]:
+        """Look a key up."""
+        key = self._chance.randrange(self._keys)
+        done: Future[None] = Future()
+
+        def ended(found: Any, error: BaseException | None) -> None:
+            self.taken.append(time.monotonic() - due)
+            if error is None and not found.value():
+                error = SystemExit(f"key {key} was not found")
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        future = self._client.get_kv_state(JOB, "counts", key, Types.LONG(), self._descriptor)
+        future.when_complete(ended)
+        return done
+
+    def ask(self, begin: float, end: float) -> None:
+        """Ask from one moment to another, and wait for all answers."""
+        asked, due = deque[Future[None]](), begin
+        while due < end:
+            self._wait(max(0.0, due - time.monotonic()))
+            asked.append(self.look(due))
+            # What is kept is gone through by the garbage collector again and again.
+            while asked and asked[0].done():
+                asked.popleft().result()
             due += self._pause
+        for one in asked:
+            one.result(30)
 
-    def stop(self) -> list[float]:
-        """End; returns all times."""
-        self._over.set()
-        for thread in self.threads:
-            thread.join()
-        return self.taken
+
+def burn(begin: float, end: float, share: float) -> None:
+    """Use a share of a core, in pulses as short as those of look-ups."""
+    wait, due = threading.Event().wait, begin
+    while due < end:
+        wait(max(0.0, due - time.monotonic()))
+        while time.monotonic() < due + share * PULSE_S:
+            pass
+        due += PULSE_S
 
 
 def client_process(pipe: Any, port: int, options: Any) -> None:
-    """For every begin, end and length of turns that comes, look keys up; tell all times.
+    """For every turn that comes, as begin, end and share, ask, or use the share.
+
+    For turns in which it asked, tell all times, and what others took of the machine meanwhile.
 
     It stands for programs elsewhere, so it is kept on one core, where it cannot stop the slot.
     """
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    descriptor = ValueStateDescriptor("count", Types.LONG())
     client = QueryableStateClient("127.0.0.1", port, token=SECRET)
-
-    def look(key: int) -> None:
-        found = client.get_kv_state(JOB, "counts", key, Types.LONG(), descriptor).result(30)
-        if not found.value():
-            msg = f"key {key} was not found"
-            raise SystemExit(msg)
-
-    for key in range(min(20, options.keys)):
-        look(key)  # what is made with the first ones is not part of it
+    asking = Asking(client, options)
+    for _ in range(20):
+        asking.look(time.monotonic()).result(30)  # what is made with the first is no part of it
+    asking.taken.clear()
+    wait = threading.Event().wait
     pipe.send("ready")
     while (told := pipe.recv()) is not None:
-        begin, end, turn = told
-        asking = Asking(look, options, begin, turn)
-        threading.Event().wait(end - time.monotonic())
-        pipe.send(asking.stop())
+        turns = []
+        for begin, end, share in told:
+            if share:
+                burn(begin, end, share)
+            else:
+                wait(max(0.0, begin - time.monotonic()))
+                before = stolen()
+                asking.ask(begin, end)
+                lost, passed = (a - b for a, b in zip(stolen(), before, strict=True))
+                turns.append((asking.taken, lost / max(passed, 1)))
+                asking.taken = []
+        pipe.send(turns)
     client.close()
 
 
@@ -236,8 +261,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for name, default in (
         ("rate", 1000),
-        ("threads", 8),
-        ("pairs", 60),
+        ("triples", 60),
         ("records", 50_000),
         ("keys", 10_000),
     ):
@@ -245,7 +269,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="a fraction of a second")
     options = parser.parse_args()
     if options.smoke:
-        options.rate, options.pairs = 100, 2
+        options.rate, options.triples = 100, 2
         options.records, options.keys = 2000, 100
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as directory:
@@ -278,57 +302,101 @@ def cpu_seconds(process: int) -> float:
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-def rates_of(ends: list[float], begin: float, records: int, turns: int) -> list[list[float]]:
-    """Return records/s of the epochs that lie in each turn, one list for each turn."""
+def kinds_of(triples: int) -> list[str]:
+    """Return what happens in each turn: all three kinds in each triple, in all orders."""
+    orders = list(permutations(KINDS))
+    return [kind for number in range(triples) for kind in orders[number % len(orders)]]
+
+
+def stolen() -> tuple[int, int]:
+    """Return ticks that other guests of the host have taken from this machine, and all ticks."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return ticks[7], sum(ticks)
+
+
+def rates_of(ends: list[float], begin: float, records: int, turns: int) -> list[float | None]:
+    """Return records/s of the epochs that lie in each turn, behind its first moments."""
     found: list[list[float]] = [[] for _ in range(turns)]
     for low, high in pairwise(ends):
         turn = int((low - begin) // TURN_S)
-        if 0 <= turn < turns and high <= begin + (turn + 1) * TURN_S:
+        first, last = begin + turn * TURN_S + EDGE_S, begin + (turn + 1) * TURN_S
+        if 0 <= turn < turns and first <= low and high <= last:
             found[turn].append(records / (high - low))
-    return found
+    return [statistics.harmonic_mean(one) if one else None for one in found]
 
 
-def ratios_of(rates: list[list[float]]) -> list[float]:
-    """Return for every pair of turns what is left of the records beside look-ups."""
-    means = [statistics.harmonic_mean(one) if one else None for one in rates]
-    pairs = zip(means[::2], means[1::2], strict=True)
-    return [beside / alone for beside, alone in pairs if beside and alone]
+def ratios_of(rates: list[float | None], kinds: list[str], above: str, below: str) -> list[float]:
+    """Return for every triple of turns the ratio of two kinds."""
+    ratios = []
+    for first in range(0, len(kinds), len(KINDS)):
+        own = dict(zip(kinds[first:], rates[first : first + len(KINDS)], strict=False))
+        one, other = own.get(above), own.get(below)
+        if one and other:
+            ratios.append(one / other)
+    return ratios
+
+
+def told(ratios: list[float]) -> str:
+    """Return the median and its interval."""
+    low, high = interval(ratios)
+    middle = statistics.median(ratios)
+    return f"{middle:12.3f}, median of {len(ratios)}; its 95 % interval is {low:.3f} to {high:.3f}"
+
+
+def tell_look_ups(name: str, turns: list[tuple[list[float], float]]) -> None:
+    """Print how long look-ups took in all turns, and in those that nobody else disturbed."""
+    every = [one for taken, _ in turns for one in taken]
+    print(f"{name:18} {len(every) / len(turns) / TURN_S:12,.0f} a second, {times(every)}")
+    calm = [taken for taken, lost in turns if lost <= CALM]
+    own = [one for taken in calm for one in taken]
+    found = times(own) if own else "none"
+    print(f"  in calm turns    {len(calm):12,} of {len(turns)}: {found}")
+
+
+def share_of(slot: Any, client: Any, client_process: int, seconds: float) -> tuple[float, float]:
+    """Return how much of a core driver and client use beside a busy slot."""
+    processes = (os.getpid(), client_process)
+    begin = time.monotonic() + 0.1
+    slot.send(begin + seconds)
+    before = [cpu_seconds(process) for process in processes]
+    client.send([(begin, begin + seconds, 0.0)])
+    client.recv()
+    used = [(cpu_seconds(p) - b) / seconds for p, b in zip(processes, before, strict=True)]
+    slot.recv()
+    return used[0], used[1]
 
 
 def measure(slot: Any, client: Any, client_process: int, options: Any) -> None:
-    """Let turns with and without look-ups follow each other."""
+    """Let turns of all kinds follow each other."""
     slot.send(time.monotonic() + 1)
     slot.recv()  # the first epochs are slower
-    turns = 2 * options.pairs
+    driver, asker = share_of(slot, client, client_process, min(5.0, options.triples))
+    kinds = kinds_of(options.triples)
     begin = time.monotonic() + 0.5
-    end = begin + turns * TURN_S
-    processes = (os.getpid(), client_process)
-    before = [cpu_seconds(process) for process in processes]
-    client.send((begin, end, TURN_S))
-    slot.send(end)
-    ends, taken = slot.recv(), client.recv()
-    used = [
-        2 * (cpu_seconds(p) - b) / (end - begin) for p, b in zip(processes, before, strict=True)
-    ]
-    rates = rates_of(ends, begin, options.records, turns)
-    ratios = ratios_of(rates)
-    beside, alone = (
-        statistics.median([rate for one in rates[first::2] for rate in one]) for first in (0, 1)
+    turns = [(begin + n * TURN_S, begin + (n + 1) * TURN_S) for n in range(len(kinds))]
+    shares = {LOOK_UPS: 0.0, NEIGHBOUR: max(driver + asker, 0.001)}
+    client.send(
+        [(*turn, shares[kind]) for turn, kind in zip(turns, kinds, strict=True) if kind in shares]
     )
-    print(f"without look-ups   {alone:12,.0f} records/s")
-    print(f"beside look-ups    {beside:12,.0f} records/s")
-    low, high = interval(ratios)
-    print(
-        f"ratio              {statistics.median(ratios):12.3f}, median of {len(ratios)} pairs of "
-        f"turns; its 95 % interval is {low:.3f} to {high:.3f}"
-    )
-    print(f"look-ups           {2 * len(taken) / (end - begin):12,.0f} a second, {times(taken)}")
-    print(f"driver, client     {used[0]:12.3f}, {used[1]:.3f} of a core meanwhile")
+    slot.send(turns[-1][1])
+    before = stolen()
+    ends, asked = slot.recv(), client.recv()
+    lost, passed = (after - first for after, first in zip(stolen(), before, strict=True))
+    rates = rates_of(ends, begin, options.records, len(kinds))
+    for kind in KINDS:
+        own = [rate for rate, other in zip(rates, kinds, strict=True) if rate and other == kind]
+        print(f"{kind:18} {statistics.median(own):12,.0f} records/s")
+    print(f"ratio              {told(ratios_of(rates, kinds, LOOK_UPS, NOTHING))}")
+    print(f"of a neighbour     {told(ratios_of(rates, kinds, NEIGHBOUR, NOTHING))}")
+    print(f"beside a neighbour {told(ratios_of(rates, kinds, LOOK_UPS, NEIGHBOUR))}")
+    tell_look_ups("look-ups", asked)
+    print(f"driver, client     {driver:12.3f}, {asker:.3f} of a core meanwhile")
+    print(f"taken by others    {lost / max(passed, 1):12.3f} of the machine, by other guests of it")
     begin = time.monotonic()
-    end = begin + min(5.0, options.pairs)
-    client.send((begin, end, 0.0))
-    taken = client.recv()
-    print(f"of an idle slot    {len(taken) / (end - begin):12,.0f} a second, {times(taken)}")
+    end = begin + min(30.0, options.triples / 2)
+    count = max(1, int((end - begin) / TURN_S))
+    client.send([(begin + n * TURN_S, begin + (n + 1) * TURN_S, 0.0) for n in range(count)])
+    tell_look_ups("of an idle slot", client.recv())
 
 
 if __name__ == "__main__":

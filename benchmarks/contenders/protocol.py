@@ -53,6 +53,10 @@ class Task:
         return path
 
 
+BURST = 0.01
+"""Results that take a smaller share of a run are a burst, as behind a window of windows."""
+
+
 @dataclass
 class Outcome:
     """What one run found.
@@ -126,13 +130,23 @@ def of_epoch_ends(task: Task, ends: list[float], warm: int) -> Outcome:
 
 
 def of_marks(task: Task, marks: list[tuple[float, int]], checksum: Checksum) -> Outcome:
-    """Return the outcome of an engine that notes its progress: a checksum, or else times."""
+    """Return the outcome of an engine that notes its progress: a checksum, or else times.
+
+    Where all results came at the end, the time between them is not that of the rows: such a run has
+    a start-up, and an error instead of a time.
+    """
     dataset = task.input
     outcome = Outcome(task.contender, task.workload, dataset.size.rows)
     if task.verify:
         outcome.checksum = checksum.to_json()
         return outcome
     start, end, outcome.outputs = steady_part(marks, dataset.warm_outputs)
-    outcome.seconds = end - start
     outcome.startup = start - task.started
+    if end - start < BURST * (end - task.started):
+        outcome.error = (
+            f"{outcome.outputs} results came within {end - start:.3f} s at the end of "
+            f"{end - task.started:.1f} s: they do not tell how long the rows took"
+        )
+    else:
+        outcome.seconds = end - start
     return outcome

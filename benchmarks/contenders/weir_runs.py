@@ -35,7 +35,10 @@ def run(spark: Any, task: Task) -> Outcome:
     dataset = task.input
     workload = dataset.workload
     env = environment(task, options)
-    stream = files(spark, env, workload, str(dataset.parquet), PARTITIONS)
+    if "files" in options:
+        stream = read_by_workers(env, workload, str(dataset.parquet))
+    else:
+        stream = files(spark, env, workload, str(dataset.parquet), PARTITIONS)
     rules = None
     if workload.has_event_time:
         stream = with_time(stream, workload)
@@ -81,6 +84,7 @@ def environment(task: Task, options: list[str]) -> StreamExecutionEnvironment:
         "execution.checkpointing.dir": task.folder("checkpoints").as_uri(),
         "state.backend.type": options[0],
         "weir.trigger": "available-now",
+        "weir.source.batch-files": str(PARTITIONS),
         "pipeline.name": "benchmark",
     }
     if "unchecked" not in options:
@@ -101,6 +105,20 @@ def files(
     reader = spark.readStream.schema(workload.spark_schema)
     frame = reader.option("maxFilesPerTrigger", per_epoch).parquet(directory)
     return env.from_dataframe(frame, Types.TUPLE([TYPES[kind]() for _, kind in workload.columns]))
+
+
+def read_by_workers(env: StreamExecutionEnvironment, workload: Workload, directory: str) -> Any:
+    """Read the input files by PyFlink's own source, as many in an epoch as there are partitions."""
+    from weir.common.watermark_strategy import WatermarkStrategy
+    from weir.datastream.connectors.file_system import FileSource
+    from weir.datastream.formats.parquet import ParquetColumnarRowInputFormat
+    from weir.table import DataTypes
+
+    known = {"bigint": DataTypes.BIGINT, "string": DataTypes.STRING, "double": DataTypes.DOUBLE}
+    fields = [DataTypes.FIELD(name, known[kind]()) for name, kind in workload.columns]
+    form = ParquetColumnarRowInputFormat(DataTypes.ROW(fields))
+    source = FileSource.for_bulk_file_format(form, directory).build()
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "files")
 
 
 def discard(results: Any) -> None:

@@ -31,8 +31,9 @@ from pathlib import Path
 from tests.brokers import Broker
 from tests.kafka.topics import Topics
 
-SECONDS_MAX = 180
+SECONDS_MAX = 600
 _IMPORT = re.compile(r"^(\s*(?:from|import) )pyflink\b", re.MULTILINE)
+_ERROR = re.compile(r"[\w.]+(Error|Exception)\b")
 _PLACE = "localhost:9092"
 PEOPLE = [
     ("Flink", 124, "Germany", "Berlin"),
@@ -264,10 +265,15 @@ def _execute(found: Run, command: list[str], folder: Path, expected: list[str]) 
         time.sleep(0.2)
     for reader in readers:
         reader.join(10)
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
     found.seconds = time.monotonic() - begun
     found.code = 0 if interrupted else process.returncode
     lines = [line.strip() for line in said if line.strip()]
-    found.error = lines[-1][:160] if lines and found.code else ""
+    # Behind the error of a query Spark shows its plan.
+    errors = [line for line in lines if _ERROR.match(line)] or lines
+    found.error = errors[-1][:160] if errors and found.code else ""
 
 
 def _missing(lines: list[str], expected: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ from weir.connector.file_sink import FileSink
 from weir.datastream import KeyedProcessFunction
 from weir.datastream.state import ValueStateDescriptor
 from weir.errors import CorruptStateError, JobExecutionError, StorageError, WeirError
+from weir.jobmanager.background import Inline, carry_out
 from weir.jobmanager.recovery import BehindCommits
 from weir.jobmanager.settings import JobSettings
 from weir.runtime.epoch import Epoch
@@ -250,6 +251,35 @@ def test_a_job_whose_last_commit_failed_has_not_ended(tmp_path):
 
     harness.slots.complete = dies
     with pytest.raises(JobExecutionError, match="committing checkpoint 1 failed"):
+        harness.finish()
+    assert not harness.runner.is_completed(1)
+    harness.fail_over()
+    harness.finish()
+    assert len(lines(tmp_path)) == 6
+
+
+class Logged(Inline):
+    """Carries out work at once, and logs what it raises, as the thread of a real job does."""
+
+    def run(self, work):
+        carry_out(work, "background work")
+
+
+def test_whatever_a_last_commit_raises_fails_the_attempt_instead_of_being_waited_for(tmp_path):
+    env = environment()
+    totals(env, 6).sink_to(FileSink.text(str(tmp_path)))
+    harness = started(env)
+    harness.runner._background = Logged()
+    harness.run_epoch()
+    complete = harness.slots.complete
+
+    def dies(checkpoint_id):
+        harness.slots.complete = complete
+        msg = "can't start new thread"
+        raise RuntimeError(msg)
+
+    harness.slots.complete = dies
+    with pytest.raises(JobExecutionError, match="committing checkpoint 1 failed: can't start"):
         harness.finish()
     assert not harness.runner.is_completed(1)
     harness.fail_over()

@@ -116,7 +116,9 @@ class InProcessEngine:
         self._batches += 1
         positions = self.sources.positions(self._batches)
         read_ms = self._clock.now_ms() if any(taken.values()) else None
-        job.handle(Batch(start.attempt, positions, taken, read_ms))
+        looked_ms = self.found_nothing_ms()
+        batch = Batch(start.attempt, positions, taken, read_ms=read_ms, looked_ms=looked_ms)
+        job.handle(batch)
 
     def input_is_over(self) -> bool:
         """Tell what a test has said."""
@@ -125,6 +127,10 @@ class InProcessEngine:
     def is_quiet(self) -> bool:
         """Say no: barriers that are due wait for a batch, unless a test asks for them."""
         return False
+
+    def found_nothing_ms(self) -> int | None:
+        """Say now, unless there are records that no batch has brought."""
+        return self._clock.monotonic_ms() if self.sources.exhausted else None
 
     def run_epoch(self, epoch: Epoch, batch: Batch | None) -> list[SubtaskReport]:
         """Run an epoch at all slots, level after level."""

@@ -24,10 +24,17 @@ from weir.jobmanager.background import in_thread
 from weir.jobmanager.network import Reception, Staged
 from weir.jobmanager.postmortem import is_slot, process_on
 from weir.jobmanager.registry import SlotEntry, SlotRegistry
-from weir.slot.channel import Channel, ChannelError, server_options, tcp_location
+from weir.slot.channel import (
+    Channel,
+    ChannelError,
+    UnreachableError,
+    server_options,
+    tcp_location,
+)
 from weir.slot.door import LookupWay
 from weir.slot.lookup import LookupAnswer, LookupCall, SlotStates
 from weir.slot.messages import (
+    LOST,
     Acknowledge,
     Cut,
     Decline,
@@ -198,6 +205,9 @@ class FlightNetwork:
     def complete(self, checkpoint_id: int) -> Staged:
         """Let all slots commit; returns what the driver has to commit itself.
 
+        A slot that is not there is lost, and the registry knows it before this raises: the job
+        fails for that, not for a call that could not be made.
+
         Raises:
             ChannelError: a slot failed to commit, or is silent although its attempt is over.
         """
@@ -205,14 +215,15 @@ class FlightNetwork:
         body = msgspec.msgpack.encode((attempt, checkpoint_id))
         staged: Staged = []
         for slot in self.registry.ready():
-            staged.extend(_decode_staged(self._commit(self._channel(slot), body, attempt)))
+            staged.extend(_decode_staged(self._commit(slot, body, attempt)))
         return staged
 
-    def _commit(self, channel: Channel, body: bytes, attempt: int) -> bytes:
+    def _commit(self, slot: SlotEntry, body: bytes, attempt: int) -> bytes:
         """Let a slot commit, which may take long.
 
         Of a host that is cut off no answer comes, nor an error: failover must not wait for it.
         """
+        channel = self._channel(slot)
         answer = in_thread(channel.call, "complete", body, _COMMIT_S)
         over_ms: int | None = None
         while not wait([answer], _COMMIT_LOOK_S).done:
@@ -226,7 +237,11 @@ class FlightNetwork:
                     f"{_LEAVE_S} s, and its slot does not answer"
                 )
                 raise ChannelError(msg)
-        return answer.result()
+        try:
+            return answer.result()
+        except UnreachableError as error:
+            self.registry.fail(SlotFailure(attempt, slot.subtask, LOST, str(error)))
+            raise
 
     def aborted(self, checkpoint_id: int) -> None:
         """Tell all slots that a checkpoint was given up; nobody depends on it."""

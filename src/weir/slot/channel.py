@@ -26,6 +26,10 @@ class ChannelError(WeirError):
     """A peer could not be reached, broke off, or refused a call."""
 
 
+class UnreachableError(ChannelError):
+    """A peer is not there, or was gone before it had answered."""
+
+
 def tcp_location(host: str, port: int, tls: TlsFiles | None) -> str:
     """Return the address of a server that other hosts reach."""
     return f"{'grpc://' if tls is None else _TLS}{host}:{port}"
@@ -109,7 +113,8 @@ class Channel:
             )
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             msg = f"{action} at {self.location}: {self._explained(error)}"
-            raise ChannelError(msg) from error
+            gone = isinstance(error, flight.FlightUnavailableError)
+            raise (UnreachableError if gone else ChannelError)(msg) from error
         return results[0].body.to_pybytes() if results else b""
 
     def call_struct(self, action: str, message: msgspec.Struct, timeout_s: float = 30.0) -> bytes:

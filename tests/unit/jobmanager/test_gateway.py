@@ -17,7 +17,7 @@ from weir.jobmanager.registry import SlotRegistry
 from weir.slot import service
 from weir.slot.channel import TOKEN_BYTES, Channel, ChannelError
 from weir.slot.files import SlotFiles
-from weir.slot.messages import Acknowledge, Hello, OperatorShare, Register
+from weir.slot.messages import LOST, Acknowledge, Hello, OperatorShare, Register
 from weir.slot.service import refuse_too_long
 from weir.slot.upload import Upload
 from weir.snapshot import FileHandle
@@ -90,17 +90,22 @@ def silent():
     server.shutdown()
 
 
-@pytest.fixture
-def committing(silent, tmp_path, monkeypatch):
-    """A job whose one slot, on another host, is silent in the middle of a commit."""
-    monkeypatch.setattr(gateway, "_COMMIT_LOOK_S", 0.01)
-    clock = ManualClock()
+def network_of(clock, location, tmp_path):
+    """Return how a job speaks to its one slot, which is on another host."""
     registry = SlotRegistry(clock, 10_000)
     registry.begin_attempt(0)
     registry.locate(0, 0, 0)
     assert registry.hello(Hello(0, 0, 1, "elsewhere", ""))
-    assert registry.register(Register(0, 0, "", f"grpc://127.0.0.1:{silent.port}", []))
-    network = FlightNetwork(registry, clock, SlotPlace(tmp_path / "sockets", tmp_path, local=True))
+    assert registry.register(Register(0, 0, "", location, []))
+    return FlightNetwork(registry, clock, SlotPlace(tmp_path / "sockets", tmp_path, local=True))
+
+
+@pytest.fixture
+def committing(silent, tmp_path, monkeypatch):
+    """A job whose one slot is silent in the middle of a commit."""
+    monkeypatch.setattr(gateway, "_COMMIT_LOOK_S", 0.01)
+    clock = ManualClock()
+    network = network_of(clock, f"grpc://127.0.0.1:{silent.port}", tmp_path)
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(network.complete, 7)
         assert silent.asked.wait(30)
@@ -126,3 +131,31 @@ def test_a_commit_of_the_current_attempt_may_take_long(committing, silent):
     assert not wait([commit], 0.1).done
     silent.allowed.set()
     assert commit.result(30) == []
+
+
+def test_a_slot_that_is_gone_when_it_should_commit_is_lost(tmp_path):
+    network = network_of(ManualClock(), f"grpc+unix://{tmp_path}/nobody", tmp_path)
+    with pytest.raises(ChannelError):
+        network.complete(7)
+    failure, _ = network.registry.known_failure(0)
+    assert (failure.subtask, failure.kind) == (0, LOST)
+    assert "complete at" in failure.message
+
+
+class Refusing(flight.FlightServerBase):
+    """A slot whose sink cannot commit."""
+
+    def do_action(self, context, action):
+        msg = "the disk is full"
+        raise flight.FlightServerError(msg)
+
+
+def test_a_slot_that_cannot_commit_is_not_lost(tmp_path):
+    server = Refusing("grpc://127.0.0.1:0")
+    try:
+        network = network_of(ManualClock(), f"grpc://127.0.0.1:{server.port}", tmp_path)
+        with pytest.raises(ChannelError, match="the disk is full"):
+            network.complete(7)
+        assert network.registry.known_failure(0) is None
+    finally:
+        server.shutdown()

@@ -24,9 +24,10 @@ from weir.runtime.frame import Chunk
 from weir.runtime.window_contents import Fold, Folded, Records, ReduceFold
 from weir.runtime.window_groups import WindowGroups
 from weir.window.assigners import AlignedWindows, require_timestamp
+from weir.window.namespaces import TIME
 from weir.window.spec import Calling, WindowSpec
 from weir.window.triggers import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger, Trigger
-from weir.window.windows import MAX_TIMESTAMP, MIN_TIMESTAMP, TimeWindow, time_window
+from weir.window.windows import MAX_TIMESTAMP, MIN_TIMESTAMP, time_window
 
 _UNREAD: Final = object()
 _BATCH = 1024
@@ -378,9 +379,9 @@ class Folding:
         current.group = group
         for address in addresses:
             current.key, namespace = split_address(address)
-            window = TimeWindow(*namespace)
-            last = window.end - 1
             try:
+                window = TIME.window(namespace)
+                last = window.end - 1
                 if time == last:
                     current.namespace = namespace
                     elements = contents.elements()

@@ -14,6 +14,7 @@ from typing import Any
 
 from weir.backend.base import VOID
 from weir.common.typeinfo import Types
+from weir.errors import CorruptStateError
 from weir.window.assigners import WindowAssigner
 from weir.window.windows import (
     CountWindow,
@@ -23,6 +24,8 @@ from weir.window.windows import (
     TimeWindow,
     TimeWindowSerializer,
 )
+
+_NO_WINDOW = "a timer that was restored belongs to no window: its state is damaged"
 
 
 @dataclass(frozen=True)
@@ -34,14 +37,27 @@ class WindowNamespaces:
     window: Callable[[Any], Any]
 
 
-def _time(namespace: tuple[int, int]) -> TimeWindow:
+def _time(namespace: Any) -> TimeWindow:
+    """Return the window of a namespace, which a timer of damaged state may lack.
+
+    Raises:
+        CorruptStateError: it is none of a time window.
+    """
+    if namespace is VOID:
+        raise CorruptStateError(_NO_WINDOW)
     return TimeWindow(namespace[0], namespace[1])
+
+
+def _count(namespace: Any) -> CountWindow:
+    if namespace is VOID:
+        raise CorruptStateError(_NO_WINDOW)
+    return CountWindow(namespace)
 
 
 TIME = WindowNamespaces(
     Types.TUPLE([Types.LONG(), Types.LONG()]), attrgetter("start", "end"), _time
 )
-COUNT = WindowNamespaces(Types.LONG(), attrgetter("id"), CountWindow)
+COUNT = WindowNamespaces(Types.LONG(), attrgetter("id"), _count)
 GLOBAL = WindowNamespaces(None, lambda window: VOID, lambda namespace: GlobalWindow.get())
 ANY = WindowNamespaces(None, lambda window: window, lambda namespace: namespace)
 

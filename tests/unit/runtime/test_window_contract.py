@@ -30,7 +30,7 @@ from weir.datastream.window import (
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from weir.errors import UserFunctionError, WeirError
+from weir.errors import CorruptStateError, UserFunctionError, WeirError
 from weir.runtime.window_operator import LATE_COUNTER
 
 CALLS: list[tuple] = []
@@ -573,3 +573,18 @@ def test_what_a_function_raises_names_the_operator():
     op.add(("k", 1, 0))
     with pytest.raises(UserFunctionError, match="TumblingEventTimeWindows"):
         op.watermark(10)
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda s: s.window(TumblingEventTimeWindows.of(10)).reduce(lambda a, b: a),
+        lambda s: s.window(TumblingEventTimeWindows.of(10)).trigger(Scripted()).reduce(max),
+        lambda s: s.window(SlidingEventTimeWindows.of(20, 10)).allowed_lateness(5).reduce(max),
+    ],
+)
+def test_a_timer_without_a_window_is_damaged_state(declare):
+    driver = Driver(declare)
+    driver.op.event_timers.register(9, "a", next(iter(driver.op.key_groups)), VOID)
+    with pytest.raises(CorruptStateError, match="belongs to no window"):
+        driver.watermark(9)

@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -203,8 +203,9 @@ class FlightNetwork:
         return channel
 
     def complete(self, checkpoint_id: int) -> Staged:
-        """Let all slots commit; returns what the driver has to commit itself.
+        """Let all slots commit, at once; returns what the driver has to commit itself.
 
+        A slot handles no records while it commits: one after the other, each would wait for all.
         A slot that is not there is lost, and the registry knows it before this raises: the job
         fails for that, not for a call that could not be made.
 
@@ -213,18 +214,18 @@ class FlightNetwork:
         """
         attempt = self.registry.attempt
         body = msgspec.msgpack.encode((attempt, checkpoint_id))
-        staged: Staged = []
-        for slot in self.registry.ready():
-            staged.extend(_decode_staged(self._commit(slot, body, attempt)))
-        return staged
+        asked = [
+            (slot, in_thread(self._channel(slot).call, "complete", body, _COMMIT_S))
+            for slot in self.registry.ready()
+        ]
+        answers = [self._committed(slot, answer, attempt) for slot, answer in asked]
+        return [staged for answer in answers for staged in _decode_staged(answer)]
 
-    def _commit(self, slot: SlotEntry, body: bytes, attempt: int) -> bytes:
-        """Let a slot commit, which may take long.
+    def _committed(self, slot: SlotEntry, answer: Future[bytes], attempt: int) -> bytes:
+        """Return what a slot says when it has committed, which may take long.
 
         Of a host that is cut off no answer comes, nor an error: failover must not wait for it.
         """
-        channel = self._channel(slot)
-        answer = in_thread(channel.call, "complete", body, _COMMIT_S)
         over_ms: int | None = None
         while not wait([answer], _COMMIT_LOOK_S).done:
             if self.registry.attempt == attempt and not self.registry.closed:
@@ -233,7 +234,7 @@ class FlightNetwork:
             over_ms = now if over_ms is None else over_ms
             if now - over_ms >= _LEAVE_S * 1000:
                 msg = (
-                    f"complete at {channel.location}: attempt {attempt} has been over for "
+                    f"complete at {slot.tcp or slot.unix}: attempt {attempt} has been over for "
                     f"{_LEAVE_S} s, and its slot does not answer"
                 )
                 raise ChannelError(msg)

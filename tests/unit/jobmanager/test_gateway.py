@@ -90,13 +90,14 @@ def silent():
     server.shutdown()
 
 
-def network_of(clock, location, tmp_path):
-    """Return how a job speaks to its one slot, which is on another host."""
+def network_of(clock, tmp_path, *locations):
+    """Return how a job speaks to its slots, which are on another host."""
     registry = SlotRegistry(clock, 10_000)
     registry.begin_attempt(0)
-    registry.locate(0, 0, 0)
-    assert registry.hello(Hello(0, 0, 1, "elsewhere", ""))
-    assert registry.register(Register(0, 0, "", location, []))
+    for subtask, location in enumerate(locations):
+        registry.locate(0, subtask, 0)
+        assert registry.hello(Hello(0, subtask, 1, "elsewhere", ""))
+        assert registry.register(Register(0, subtask, "", location, []))
     return FlightNetwork(registry, clock, SlotPlace(tmp_path / "sockets", tmp_path, local=True))
 
 
@@ -105,7 +106,7 @@ def committing(silent, tmp_path, monkeypatch):
     """A job whose one slot is silent in the middle of a commit."""
     monkeypatch.setattr(gateway, "_COMMIT_LOOK_S", 0.01)
     clock = ManualClock()
-    network = network_of(clock, f"grpc://127.0.0.1:{silent.port}", tmp_path)
+    network = network_of(clock, tmp_path, f"grpc://127.0.0.1:{silent.port}")
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(network.complete, 7)
         assert silent.asked.wait(30)
@@ -134,12 +135,30 @@ def test_a_commit_of_the_current_attempt_may_take_long(committing, silent):
 
 
 def test_a_slot_that_is_gone_when_it_should_commit_is_lost(tmp_path):
-    network = network_of(ManualClock(), f"grpc+unix://{tmp_path}/nobody", tmp_path)
+    network = network_of(ManualClock(), tmp_path, f"grpc+unix://{tmp_path}/nobody")
     with pytest.raises(ChannelError):
         network.complete(7)
     failure, _ = network.registry.known_failure(0)
     assert (failure.subtask, failure.kind) == (0, LOST)
     assert "complete at" in failure.message
+
+
+def test_slots_commit_at_once(silent, tmp_path):
+    other = Silent()
+    try:
+        servers = (silent, other)
+        locations = [f"grpc://127.0.0.1:{server.port}" for server in servers]
+        network = network_of(ManualClock(), tmp_path, *locations)
+        with ThreadPoolExecutor(1) as pool:
+            commit = pool.submit(network.complete, 7)
+            # Neither has answered when both are asked.
+            assert all(server.asked.wait(30) for server in servers)
+            for server in servers:
+                server.allowed.set()
+            assert commit.result(30) == []
+    finally:
+        other.allowed.set()
+        other.shutdown()
 
 
 class Refusing(flight.FlightServerBase):
@@ -153,7 +172,7 @@ class Refusing(flight.FlightServerBase):
 def test_a_slot_that_cannot_commit_is_not_lost(tmp_path):
     server = Refusing("grpc://127.0.0.1:0")
     try:
-        network = network_of(ManualClock(), f"grpc://127.0.0.1:{server.port}", tmp_path)
+        network = network_of(ManualClock(), tmp_path, f"grpc://127.0.0.1:{server.port}")
         with pytest.raises(ChannelError, match="the disk is full"):
             network.complete(7)
         assert network.registry.known_failure(0) is None

@@ -94,7 +94,9 @@ class KafkaRecordSerializationSchema:
 
 def _serializing(schema: SerializationSchema) -> Callable[[Any], bytes | None]:
     if type(schema) is SimpleStringSchema:
-        return methodcaller("encode", schema.charset)
+        # By name it takes twice as long.
+        in_utf8 = schema.charset.lower() in ("utf-8", "utf8")
+        return str.encode if in_utf8 else methodcaller("encode", schema.charset)
     serialize = schema.serialize
 
     def serialized(value: Any) -> bytes | None:

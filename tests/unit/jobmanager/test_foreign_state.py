@@ -16,7 +16,6 @@ from weir.checkpoint.store import write_metadata
 from weir.errors import UsageError
 from weir.jobmanager.origin import find_origin
 from weir.jobmanager.settings import JobSettings
-from weir.storage.trust import first_foreign, is_over_the_network
 
 NOBODY = 54_321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -52,6 +51,8 @@ def found(tmp_path: Path) -> Snapshots:
 
 
 PLACES: list[Callable[[Snapshots], Path]] = [
+    lambda found: found.root.parent,
+    lambda found: found.root,
     lambda found: found.chk,
     lambda found: found.chk / "_metadata",
     lambda found: found.chk / "own",
@@ -118,34 +119,3 @@ def test_the_setting_is_read() -> None:
     assert JobSettings.of([{key: "trust"}]).trust_foreign_files
     with pytest.raises(UsageError, match=key):
         JobSettings.of([{key: "perhaps"}])
-
-
-MOUNTS = """\
-22 1 0:20 / / rw,relatime - ext4 /dev/sda1 rw
-31 22 0:27 / /mnt/the\\040share rw,relatime shared:1 - nfs4 server:/export rw
-32 31 0:28 / /mnt/the\\040share/local rw - xfs /dev/sdb1 rw
-33 22 0:29 / /mnt/s3 rw - fuse.s3fs s3fs rw
-"""
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/data", False),
-        ("/mnt/the share", True),
-        ("/mnt/the share/checkpoints/x", True),
-        ("/mnt/the share/local/x", False),
-        ("/mnt/the shares", False),
-        ("/mnt/s3/x", True),
-    ],
-)
-def test_file_systems_of_other_hosts_are_known(tmp_path: Path, path: str, expected: bool) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(MOUNTS, "utf-8")
-    assert is_over_the_network(path, str(mounts)) is expected
-    assert not is_over_the_network(path, str(tmp_path / "missing"))
-
-
-def test_what_is_not_there_is_passed_over(tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    assert first_foreign(str(tmp_path), ["a/b"]) is None

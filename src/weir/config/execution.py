@@ -200,9 +200,10 @@ FOREIGN_FILES = ConfigOption(
     "weir.recovery.foreign-files",
     one_of("refuse", "trust", true="trust", false="refuse"),
     "refuse",
-    "What a job does that is to start from a checkpoint or savepoint on a local disk that another "
-    "user than its own and root could have written: refuse fails, trust unpickles it, which runs "
-    "code of that user. Other storages, and file systems of other hosts, are not looked at.",
+    "What a job does when another user than its own and root could have written the checkpoint or "
+    "savepoint on a local disk from which it is to start or restart, or when one can write to its "
+    "checkpoint or work directory: refuse fails, trust unpickles what is there, which runs code of "
+    "that user. Other storages, and file systems of other hosts, are not looked at.",
 )
 MISSING_FILES = ConfigOption(
     "weir.recovery.missing-files-timeout",

@@ -6,14 +6,14 @@ import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from weir.checkpoint.paths import metadata_path, resolve
-from weir.config.execution import BEHIND_COMMITS, FOREIGN_FILES
+from weir.config.execution import BEHIND_COMMITS
 from weir.connector.sink import NewerOutput
 from weir.errors import CorruptStateError, UsageError
 from weir.graph.plan import JobPlan
 from weir.ids import JobId
 from weir.jobmanager.assignments import adopt_max_parallelism, refuse_lost_sources
 from weir.jobmanager.claims import Claim, decide_claim
+from weir.jobmanager.foreign_state import refuse_foreign
 from weir.jobmanager.recovery import (
     BehindCommits,
     RestorePoint,
@@ -27,9 +27,6 @@ from weir.jobmanager.recovery import (
 )
 from weir.jobmanager.settings import JobSettings
 from weir.storage.base import Storage
-from weir.storage.local import LocalStorage
-from weir.storage.trust import first_foreign
-from weir.storage.uri import open_storage
 
 log = logging.getLogger("weir.recovery")
 
@@ -123,8 +120,7 @@ def find_origin(
         _offer_resume(job_id, plan, storage, work_root)
         return Origin(Claim())
     point = load_restore_point(settings.recovery_path, settings.storage)
-    if not settings.trust_foreign_files:
-        _refuse_foreign(point)
+    refuse_foreign(point, settings)
     claim = start_from(point, plan, settings, storage)
     ended = remove_abandoned(point, work_root, settings.storage)
     # Who moved a savepoint here may have left the job's own directory anywhere, or nowhere.
@@ -135,23 +131,6 @@ def find_origin(
             "job %s may still be running: its remains are left alone", point.metadata.job_id
         )
     return Origin(claim, () if ended is None else (ended,))
-
-
-def _refuse_foreign(point: RestorePoint) -> None:
-    """Refuse what another user of the host could have written: it is going to be unpickled."""
-    storage = open_storage(point.storage_uri)
-    if not isinstance(storage, LocalStorage):
-        return
-    files = [resolve(point.directory, f.path) for f in point.metadata.files if f.data is None]
-    found = first_foreign(storage.root, [metadata_path(point.directory), *files])
-    if found is not None:
-        msg = (
-            f"{point.metadata.kind} {point.metadata.checkpoint_id} in {point.directory!r} is not "
-            f"restored: {found}, and state is unpickled, which would run code of whoever wrote it. "
-            "If it is all right, make it yours (chown, chmod go-w, or a copy), or set "
-            f"{FOREIGN_FILES.key} to 'trust'"
-        )
-        raise UsageError(msg)
 
 
 def _refuse_if_newer(point: RestorePoint, newer: list[int]) -> None:

@@ -7,6 +7,7 @@ Creates nothing and keeps nothing, so a program that is refused leaves nothing b
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from weir.graph.transformation import DEFAULT_BATCH_JOB_NAME, DEFAULT_JOB_NAME, 
 from weir.graph.uids import check_uids, warn_of_missing_uids
 from weir.jobmanager.announcement import refuse_twin
 from weir.jobmanager.assignments import adopt_max_parallelism, refuse_lost_sources
+from weir.jobmanager.foreign_state import foreign_directory, refuse_foreign_directory
 from weir.jobmanager.recovery import RestorePoint
 from weir.jobmanager.settings import JobSettings, for_batch
 from weir.runtime.program import dump_program
@@ -36,6 +38,8 @@ from weir.storage.base import Storage
 from weir.storage.local import LocalStorage
 from weir.storage.memory import MemoryStorage
 from weir.storage.uri import open_storage
+
+log = logging.getLogger("weir.job")
 
 
 @dataclass(frozen=True)
@@ -117,14 +121,23 @@ def check_directories(settings: JobSettings) -> None:
     """Refuse directories that cannot hold what the job is going to write.
 
     Raises:
-        UsageError: the storage is none that slots share, or its package is missing.
+        UsageError: the storage is none that slots share, or its package is missing,
+            or another user has a hand in what the job would restart from.
         StorageError: a local directory cannot be made or written.
     """
-    _check_writable("checkpoint", checkpoint_storage(settings))
+    checkpoints = checkpoint_storage(settings)
+    _check_writable("checkpoint", checkpoints)
+    refuse_foreign_directory("checkpoint", checkpoints, settings)
     if settings.savepoint_dir is not None:
-        _check_writable("savepoint", open_storage(settings.savepoint_dir, settings.storage))
+        savepoints = open_storage(settings.savepoint_dir, settings.storage)
+        _check_writable("savepoint", savepoints)
+        # A job can do without restarting from one: its next checkpoint is newer.
+        if problem := foreign_directory("savepoint", savepoints, settings):
+            log.warning("%s", problem)
     if settings.work_dir is not None:
-        _check_writable("work", open_storage(settings.work_dir))
+        work = open_storage(settings.work_dir)
+        _check_writable("work", work)
+        refuse_foreign_directory("work", work, settings)
 
 
 def checkpoint_storage(settings: JobSettings) -> Storage | None:

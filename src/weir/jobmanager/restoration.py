@@ -20,6 +20,7 @@ from weir.jobmanager.background import Background
 from weir.jobmanager.checkpoints import CheckpointEvents, CheckpointRunner, CommittingSlots
 from weir.jobmanager.claims import Claim, ClaimMode
 from weir.jobmanager.cleanup import CheckpointFiles
+from weir.jobmanager.foreign_state import refuse_foreign
 from weir.jobmanager.history import RestoredEntry
 from weir.jobmanager.recovery import (
     RestoreDecision,
@@ -107,14 +108,17 @@ class Restoration:
         """Choose what the next attempt starts from, and deal it out to its slots.
 
         Raises:
+            UsageError: another user could have written it.
             CorruptStateError, IncompatibleStateError, StorageError: it cannot be used.
         """
         spec, settings = self._spec, self._spec.settings
         usable = [ref for ref in refs if ref.checkpoint_id not in self._given_up]
         decision = self._decide(usable, self._rules(plan, commits_begun))
+        point = spec.claim.point if decision.point is None else decision.point
+        if point is not None:
+            refuse_foreign(point, settings)
         if decision.newer_output is NewerOutput.TAKEN_BACK:
             self._give_up(decision.passed_over)
-        point = spec.claim.point if decision.point is None else decision.point
         self._newer_output = decision.newer_output
         if self._is_start(point) and decision.newer_output is NewerOutput.NONE:
             self._newer_output = spec.claim.newer_output

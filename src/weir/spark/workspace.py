@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +21,7 @@ from weir.checkpoint.retention import JobEnd
 from weir.errors import StorageError, UsageError
 from weir.ids import JobId
 from weir.jobmanager import owner
+from weir.jobmanager.foreign_state import refuse_foreign_directory
 from weir.jobmanager.preparation import checkpoint_storage
 from weir.jobmanager.settings import JobSettings
 from weir.slot.spawn import SOCKET_DIR_MAX, default_logs
@@ -40,7 +40,8 @@ class Workspace:
         """Create the job's directory.
 
         Raises:
-            UsageError: the checkpoint directory is not in a storage that slots can share.
+            UsageError: the checkpoint directory is not in a storage that slots can share, or
+                another user has a hand in it or in the work directory.
             StorageError: the work directory cannot be created.
         """
         self.job_id = job_id
@@ -49,14 +50,18 @@ class Workspace:
         self.root = self._work_root(settings.work_dir, storage)
         self.storage = storage or LocalStorage(str(self.root))
         self.job_dir = self.root / job_id
+        own = settings.work_dir is None and isinstance(storage, LocalStorage)
+        kind = "checkpoint" if own else "work"
         try:
-            self.job_dir.mkdir(parents=True, exist_ok=True)
+            self.root.mkdir(parents=True, exist_ok=True)
+            if not self.temporary:
+                # Only now: in a sticky directory anybody can make what is not there yet.
+                for name, place in (("checkpoint", storage), (kind, LocalStorage(str(self.root)))):
+                    refuse_foreign_directory(name, place, settings)
+            self.job_dir.mkdir(exist_ok=True)
         except OSError as error:
-            kind = "work" if settings.work_dir else "checkpoint"
             msg = f"the {kind} directory {str(self.root)!r} cannot be used: {error}"
             raise StorageError(msg) from error
-        if not self.temporary:
-            _warn_of_writers(self.root)
         self.log_dir = (Path(settings.log_dir) if settings.log_dir else default_logs()) / job_id
         self.socket_dir = temporary_directory("weir-slots-", longest=SOCKET_DIR_MAX)
         self._taken_in: dict[int, int] = {}
@@ -152,21 +157,6 @@ class Workspace:
             checkpoint_id_of(name) is not None
             and self.storage.exists(metadata_path(f"{self.job_id}/{name}"))
             for name in self.storage.list(self.job_id)
-        )
-
-
-def _warn_of_writers(root: Path) -> None:
-    """Say that others can exchange state: what they write is unpickled by this user."""
-    try:
-        mode = root.stat().st_mode
-    except OSError:
-        return
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        log.warning(
-            "every user of the host can write to %r (mode %04o), and so run code as the user of "
-            "this job, who unpickles state from it: take that right away, with chmod o-w",
-            str(root),
-            stat.S_IMODE(mode),
         )
 
 

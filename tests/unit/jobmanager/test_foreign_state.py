@@ -6,16 +6,25 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.unit.jobmanager.test_restore_decision import NEW, OLD, World
 
 from weir.checkpoint.metadata import CheckpointMetadata, FileRecord
+from weir.checkpoint.retention import CheckpointRef
 from weir.checkpoint.store import write_metadata
+from weir.datastream import StreamExecutionEnvironment
 from weir.errors import UsageError
+from weir.graph.plan import compile_plan
+from weir.ids import JobId
+from weir.jobmanager.foreign_state import refuse_foreign
 from weir.jobmanager.origin import find_origin
+from weir.jobmanager.recovery import RestorePoint, load_restore_point
+from weir.jobmanager.restoration import JobSpec, Restoration
 from weir.jobmanager.settings import JobSettings
+from weir.testing.clock import ManualClock
 
 NOBODY = 54_321
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -119,3 +128,49 @@ def test_the_setting_is_read() -> None:
     assert JobSettings.of([{key: "trust"}]).trust_foreign_files
     with pytest.raises(UsageError, match=key):
         JobSettings.of([{key: "perhaps"}])
+
+
+# ---- restarts -----------------------------------------------------------------------------------
+
+
+def restarted(found: Snapshots, **settings: bool) -> RestorePoint | None:
+    """Choose what a restart of the job that took the checkpoints begins with."""
+    env = StreamExecutionEnvironment()
+    env.from_collection([1]).uid("numbers").print().uid("printed")
+    graph = env.build_graph()
+    plan = compile_plan(graph, 1)
+    spec = JobSpec(JobId(OLD), plan, JobSettings(**settings), found.world.storage, graph)
+    ref = CheckpointRef(4, f"{OLD}/chk-4")
+    return Restoration(spec, ManualClock()).choose(plan, [ref], 0)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_restart_refuses_its_own_checkpoint_that_everybody_can_write(
+    found: Snapshots, place: Callable[[Snapshots], Path]
+) -> None:
+    point = restarted(found)
+    assert point is not None
+    assert point.metadata.checkpoint_id == 4
+    path = place(found)
+    path.chmod(0o777)
+    with pytest.raises(UsageError, match=rf"{path.name}' has mode 0777.*foreign-files"):
+        restarted(found)
+    assert restarted(found, trust_foreign_files=True) is not None
+
+
+@needs_root
+@pytest.mark.parametrize("place", PLACES)
+def test_a_restart_refuses_its_own_checkpoint_that_belongs_to_another_user(
+    found: Snapshots, place: Callable[[Snapshots], Path]
+) -> None:
+    os.chown(place(found), NOBODY, -1)
+    with pytest.raises(UsageError, match=f"belongs to user {NOBODY}"):
+        restarted(found)
+
+
+def test_a_file_that_a_copy_stands_in_for_is_not_looked_at(found: Snapshots) -> None:
+    (found.chk / "own").chmod(0o666)
+    point = load_restore_point(str(found.chk))
+    with pytest.raises(UsageError, match="own' has mode 0666"):
+        refuse_foreign(point, JobSettings())
+    refuse_foreign(replace(point, damaged=("own",)), JobSettings())

@@ -256,3 +256,18 @@ def test_an_unbounded_source_is_refused_in_batch_mode_unless_its_trigger_ends_it
         prepared(env, execution__runtime_mode="BATCH")
     assert not prepared(env, execution__runtime_mode="AUTOMATIC").batch
     assert prepared(env, execution__runtime_mode="BATCH", weir__trigger="available-now").batch
+
+
+def test_directories_from_which_nothing_could_be_restored_are_refused_or_warned_of(
+    tmp_path, caplog
+):
+    place = tmp_path / "open"
+    place.mkdir()
+    place.chmod(0o777)
+    for kind, key in (("checkpoint", "execution__checkpointing__dir"), ("work", "weir__work_dir")):
+        with pytest.raises(UsageError, match=rf"the {kind} directory '.*everybody can write to it"):
+            prepared(**{key: str(place)})
+        prepared(**{key: str(place), "weir__recovery__foreign_files": "trust"})
+    assert caplog.text == ""
+    prepared(execution__checkpointing__savepoint_dir=str(place))
+    assert "nothing can be restored from the savepoint directory" in caplog.text

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,15 +132,45 @@ def test_all_that_a_killed_driver_left_goes_with_the_next_job(shared: Path) -> N
     assert left.isdisjoint(shared.iterdir())
 
 
-@pytest.mark.parametrize(("mode", "warned"), [(0o777, True), (0o755, False), (0o1777, False)])
-def test_a_checkpoint_directory_that_everybody_can_write_to_is_worth_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, warned: bool
+OPEN = [
+    (0o777, "everybody can write to it"),
+    (0o775, "the group 54321 can write to it"),
+    (0o1777, None),
+    (0o755, None),
+]
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "work"])
+@pytest.mark.parametrize(("mode", "wrong"), OPEN)
+def test_a_directory_that_others_can_write_to_is_refused_unless_it_is_trusted(
+    tmp_path: Path, mode: int, wrong: str | None, kind: str
 ) -> None:
-    root = tmp_path / "c"
+    root, other = tmp_path / kind, tmp_path / "other"
     root.mkdir()
+    if mode == 0o775:
+        if os.geteuid() != 0:
+            pytest.skip("only root can give files away")
+        os.chown(root, -1, 54_321)
     root.chmod(mode)
-    Workspace(JOB, JobSettings(checkpoint_dir=str(root)))
-    assert ("every user of the host can write to" in caplog.text) is warned
+    work, checkpoints = (root, other) if kind == "work" else (other, root)
+    settings = JobSettings(checkpoint_dir=str(checkpoints), work_dir=str(work))
+    if wrong is not None:
+        with pytest.raises(UsageError, match=rf"{kind} directory '.*{wrong}.*foreign-files"):
+            Workspace(JOB, settings)
+        assert not list(tmp_path.rglob(JOB))
+    Workspace(JOB, replace(settings, trust_foreign_files=wrong is not None))
+
+
+def test_a_directory_that_everybody_may_write_to_when_it_is_made_is_refused(
+    tmp_path: Path,
+) -> None:
+    settings = JobSettings(checkpoint_dir=str(tmp_path / "c"))
+    before = os.umask(0)
+    try:
+        with pytest.raises(UsageError, match="c' has mode 0777"):
+            Workspace(JOB, settings)
+    finally:
+        os.umask(before)
 
 
 def queries(made: Workspace) -> list[int]:

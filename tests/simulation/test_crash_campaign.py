@@ -54,6 +54,21 @@ def test_one_crash_at_many_steps_loses_and_repeats_nothing(backend):
     assert found == []
 
 
+@pytest.mark.parametrize("mode", [Mode.ALIGNED, Mode.UNALIGNED])
+def test_an_engine_that_fails_at_any_step_while_all_slots_live_loses_and_repeats_nothing(mode):
+    """At every single one: others at every so many could miss the one that matters."""
+    seed = FIXED["hashmap"]
+    whole = run(seed, mode=mode)
+    steps = len(whole.steps)
+    assert whole.overtaken >= (mode is Mode.UNALIGNED)
+    middle = Crash(steps // 2, Kind.ENGINE)
+    assert len(run(seed, [middle], mode=mode).steps) > steps, "the job did not start again"
+    count, found = failures(
+        ((seed, [Crash(point, Kind.ENGINE)]) for point in range(1, steps + 1)), mode=mode
+    )
+    assert (count, found) == (steps, [])
+
+
 @pytest.mark.parametrize("asked", list(ASKED))
 def test_a_driver_that_dies_at_any_step_of_what_it_is_asked_loses_and_repeats_nothing(asked):
     """At every second step of the driver; other things go wrong at some of all steps."""

@@ -9,8 +9,9 @@ attacked, too. Without --backend, --kinds, --storage, --cluster and --ends the f
 to all backends, which take turns in the modes, from 50 faults on to all pairs of both, and a tenth
 each to runs with jumping clocks, with checkpoints in S3, on a cluster of two hosts, and with at
 least once, where duplicates are no fault. The exit code is 0 if nothing was lost, duplicated, wrong
-or left over, and no job died, was stuck or restarted without need. Every run begins with the
-command that repeats it alone.
+or left over, no job died, was stuck, restarted without need, or refused what it was asked for, and
+every kind of fault that was dealt has struck. Every run begins with the command that repeats it
+alone.
 """
 
 from __future__ import annotations
@@ -117,7 +118,11 @@ def attack_all(plans: list[Plan], path: Path | None) -> bool:
         outcomes += [] if outcome is None else [(plan, outcome)]
         if path is not None:
             report.write(path, outcomes)
-    return len(outcomes) == len(plans) and all(outcome.good for _, outcome in outcomes)
+    found = [outcome for _, outcome in outcomes]
+    well = len(found) == len(plans) and all(outcome.good for outcome in found)
+    if idle := report.never_struck(found):
+        _say(f"never struck: {', '.join(kind.name for kind in idle)}")
+    return well and not idle
 
 
 if __name__ == "__main__":

@@ -106,13 +106,16 @@ class Fault:
 
 
 def choose(seed: int, count: int, kinds: list[Kind], double: float = 0.15) -> list[Fault]:
-    """Return the faults of a run: the same for the same arguments; all kinds take turns."""
+    """Return the faults of a run: the same for the same arguments; all kinds take turns.
+
+    Without kinds there is none.
+    """
     rng = random.Random(f"chaos {seed}")
     # A second fault must leave the job alive: what it does is waited for.
     seconds = [k for k in kinds if k in (Kind.SLOT, Kind.ALL_SLOTS, Kind.WORKER)]
     alone = ENDING | PLANNED | NEEDS_NO_RESTART
     turns: list[Kind] = []
-    while len(turns) < count:
+    while kinds and len(turns) < count:
         turns += rng.sample(kinds, len(kinds))
     faults: list[Fault] = []
     for number, kind in enumerate(turns[:count], 1):

@@ -28,6 +28,8 @@ BACKLOG_FILES = 6
 WIDTH = 2
 START_S = 120.0
 RECOVERY_S = 180.0
+# It may be refused while the job recovers from something else.
+DRAIN_TRIES = 3
 # A JVM whose driver has ended takes a moment to follow.
 LEAVE_S = 10.0
 # With long names Spark's log of the files soon is too large to be part of the metadata.
@@ -197,18 +199,23 @@ class Job:
 
     def drain(self) -> str:
         """Let all rows come out and the job end; returns what went wrong with that."""
-        last = len(self.feed.rows)
+        said = ""
+        for _ in range(DRAIN_TRIES):
+            self.wait(self._everything, RECOVERY_S, "the output of all rows")
+            done = self.weir("stop", "--drain", "chaos")
+            if done.returncode == 0:
+                self.ensure_gone()
+                return ""
+            said = (done.stderr or done.stdout).strip()[-300:]
+            if self.driver is None or self.driver.poll() is not None:
+                break
+            self.await_row(self.feed.add(), RECOVERY_S, "rows after a drain that was refused")
+        return f"weir stop --drain: {said}"
 
-        def everything() -> bool:
-            self.reader.look()
-            self.ensure_driver()
-            return self.reader.has_all(last)
-
-        self.wait(everything, RECOVERY_S, "the output of all rows")
-        done = self.weir("stop", "--drain", "chaos")
-        self.ensure_gone()
-        said = (done.stderr or done.stdout).strip()[-300:]
-        return "" if done.returncode == 0 else f"weir stop --drain: {said}"
+    def _everything(self) -> bool:
+        self.reader.look()
+        self.ensure_driver()
+        return self.reader.has_all(len(self.feed.rows))
 
     def judge(self) -> Verdict:
         """Compare everything that readers see with a recount."""

@@ -56,12 +56,19 @@ class Outcome:
     widths: list[int] = field(default_factory=list)
     zombies: int = 0
     missed: list[Fault] = field(default_factory=list)
+    planned: list[Fault] = field(default_factory=list)
     damaged: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     @property
     def good(self) -> bool:
-        """Tell that nothing is lost, twice, wrong or left over, and that nothing was needless."""
-        return self.verdict.exact and not self.left_over and not self.faulty
+        """Tell that nothing is lost, twice, wrong, left over, needless or refused."""
+        well = self.verdict.exact and not self.left_over and not self.faulty
+        return well and not self.refused
+
+    @property
+    def refused(self) -> list[Fault]:
+        """What the job was asked for and refused, however often it was asked."""
+        return [fault for fault in self.missed if fault.kind in PLANNED]
 
     def kinds(self) -> Counter[str]:
         """Return how often each kind of fault struck, also as the second of two."""
@@ -82,8 +89,10 @@ class Outcome:
             lines.append(f"rescaled from 2: {', '.join(f'to {width}' for width in self.widths)}")
         if self.zombies:
             lines.append(f"slots that woke beside those of another driver: {self.zombies}")
-        if self.missed:
-            lines.append(f"missed, because nobody was there: {', '.join(map(str, self.missed))}")
+        if nobody := [fault for fault in self.missed if fault not in self.refused]:
+            lines.append(f"missed, because nobody was there: {', '.join(map(str, nobody))}")
+        if self.refused:
+            lines.append(f"refused, whenever asked: {', '.join(map(str, self.refused))}")
         lines += _damage_table(self.damaged) if self.damaged else []
         for name, times in by_group(self.recoveries).items():
             lines.append(f"recovery, {name}: {_times(times)}")
@@ -92,6 +101,14 @@ class Outcome:
         lines += [f"not done here: {kind.name} ({why})" for kind, why in self.skipped.items()]
         lines += [*v.examples, *self.faulty, *self.notes]
         return [*lines, f"repeat: {plan.command}"]
+
+
+def never_struck(outcomes: Iterable[Outcome]) -> list[Kind]:
+    """Return the kinds of faults that runs were to have, and that struck in none of them."""
+    found = list(outcomes)
+    planned = {fault.kind for outcome in found for fault in outcome.planned}
+    struck = {fault.kind for outcome in found for fault in outcome.recoveries}
+    return [kind for kind in Kind if kind in planned - struck]
 
 
 def _damage_table(damaged: Counter[tuple[str, str]]) -> list[str]:

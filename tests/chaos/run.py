@@ -51,6 +51,7 @@ class ChaosRun:
         self._turns = DamageTurns(plan.seed)
         self._widths: list[int] = []
         self._zombies = 0
+        self._planned: list[Fault] = []
         self._recoveries: dict[Fault, float] = {}
         self._missed: list[Fault] = []
         self._faulty: list[str] = []
@@ -61,10 +62,13 @@ class ChaosRun:
         job = self._job
         refused = {kind: self._refusal(kind) for kind in self._plan.kinds}
         kinds = [kind for kind, why in refused.items() if not why]
+        self._planned = choose(self._plan.seed, self._plan.faults, kinds)
+        if not kinds:
+            self._faulty.append("no kind of fault that was wanted can be had here")
         stuck = False
         try:
             try:
-                self._attack(choose(self._plan.seed, self._plan.faults, kinds))
+                self._attack(self._planned)
             except (StuckError, subprocess.TimeoutExpired) as error:
                 stuck = True
                 self._faulty.append(f"stuck: {error}; {self._last_words(job.drivers)[-500:]}")
@@ -86,6 +90,7 @@ class ChaosRun:
             widths=self._widths,
             zombies=self._zombies,
             missed=self._missed,
+            planned=self._planned,
             damaged=self._turns.done,
         )
 
@@ -100,7 +105,7 @@ class ChaosRun:
                 self._missed.append(fault)
             else:
                 self._recoveries[fault] = took
-        self._notes += [problem] if (problem := job.drain()) else []
+        self._faulty += [problem] if (problem := job.drain()) else []
 
     def _refusal(self, kind: Kind) -> str:
         mount = self._job.place.mount
@@ -339,7 +344,7 @@ class ChaosRun:
     # ---- what is asked for ----------------------------------------------------------------------
 
     def _asked(self, *words: object) -> bool:
-        """Ask the job for something; that it is refused while the job recovers is no fault."""
+        """Ask the job for something; while it recovers it may refuse, and is asked again."""
         done = self._job.weir(*words)
         if done.returncode != 0:
             self._notes.append(f"weir {words[0]}: {(done.stderr or done.stdout).strip()[-200:]}")

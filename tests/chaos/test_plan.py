@@ -19,12 +19,14 @@ from tests.chaos.faults import (
     NEED_BUCKET,
     NEED_CLUSTER,
     NEED_ENDS,
+    Fault,
     Kind,
     choose,
 )
 from tests.chaos.job import StuckError
 from tests.chaos.plan import BACKENDS, EXACT_MODES, Plan, Wishes, deal
-from tests.chaos.recount import expected, judge
+from tests.chaos.recount import Verdict, expected, judge
+from tests.chaos.report import Outcome
 from tests.chaos.run import CLUSTER_WIDTHS, ChaosRun
 
 ALL_HERE = {"clock": "", "s3": "", "cluster": "", "ends": ""}
@@ -216,3 +218,109 @@ def test_a_fault_that_hits_nobody_is_tried_again_and_then_missed(run, monkeypatc
     monkeypatch.setattr(run._job, "await_row", lambda row, seconds, what: 0.0)
     (fault,) = choose(1, 1, [Kind.SLOT], double=0.0)
     assert (run._survive(fault) is not None) == counted
+
+
+class Cli:
+    """`weir` of a job that does nothing, and refuses what is wanted so."""
+
+    def __init__(self, refuses):
+        self._refuses = refuses
+        self.asked = []
+        self._words = [sys.executable, "-c", "input()"]
+        self.driver = None
+
+    def ensure_driver(self):
+        if self.driver is None:
+            self.driver = subprocess.Popen(self._words, stdin=subprocess.PIPE)
+        return self.driver
+
+    def weir(self, *words):
+        self.asked.append(" ".join(map(str, words)))
+        refused = self._refuses(self)
+        if words[:2] == ("stop", "--drain") and not refused:
+            self.end()
+        return subprocess.CompletedProcess(words, int(refused), "", "broken" if refused else "")
+
+    def end(self):
+        if self.driver is not None:
+            self.driver.kill()
+            self.driver.communicate()
+
+
+@pytest.fixture
+def attacked(tmp_path, monkeypatch):
+    """A function that carries out a run of a kind of fault, on a job whose rows always come."""
+    made = []
+
+    def attack(kind, refuses):
+        root, plan = tmp_path / str(len(made)), Plan(1, 1, kinds=(kind,))
+        run, cli = ChaosRun(root, plan, lambda text: None), Cli(refuses)
+        made.append((run, cli))
+        verdict = Verdict(1, 0, 0, 0, complaints=0, examples=())
+        job = {
+            "ensure_driver": lambda: setattr(run._job, "driver", cli.ensure_driver()) or cli.driver,
+            "await_row": lambda row, seconds, what: 0.0,
+            "judge": lambda: verdict,
+            "left_over": list,
+            "weir": cli.weir,
+        }
+        for name, does in job.items():
+            monkeypatch.setattr(run._job, name, does)
+        monkeypatch.setattr(run._job.reader, "has_all", lambda rows: True)
+        return run.run(), cli
+
+    yield attack
+    for run, cli in made:
+        cli.end()
+        run._job.end()
+
+
+@pytest.mark.parametrize("kind", [Kind.SAVEPOINT, Kind.RESCALE, Kind.STOP])
+def test_a_run_whose_job_never_does_what_it_is_asked_for_is_not_good(attacked, kind):
+    found, cli = attacked(kind, lambda cli: "--drain" not in cli.asked[-1])
+    assert not found.good
+    assert [fault.kind for fault in found.refused] == [kind]
+    assert cli.asked[:-1] == [cli.asked[0]] * 3
+    said = "\n".join(found.summary(Plan(1, 1)))
+    assert f"refused, whenever asked: 1: {kind.name}" in said
+    assert "nobody was there" not in said
+
+
+@pytest.mark.parametrize("kind", [Kind.SAVEPOINT, Kind.RESCALE])
+def test_what_a_job_refuses_once_while_it_recovers_is_asked_for_again(attacked, kind):
+    found, _ = attacked(kind, lambda cli: len(cli.asked) == 1)
+    assert found.good
+    assert [fault.kind for fault in found.recoveries] == [kind]
+
+
+def test_a_drain_is_tried_again_and_one_that_never_works_is_not_good(attacked):
+    found, cli = attacked(Kind.SAVEPOINT, lambda cli: len(cli.asked) == 2)
+    assert found.good
+    assert len(cli.asked) == 3
+    found, _ = attacked(Kind.SAVEPOINT, lambda cli: "--drain" in cli.asked[-1])
+    assert not found.good
+    assert found.faulty == ["weir stop --drain: broken"]
+
+
+def test_a_run_of_which_nothing_can_be_had_here_is_not_good(attacked):
+    found, _ = attacked(Kind.FLAKY, lambda cli: False)
+    assert found.skipped
+    assert not found.good
+
+
+def finished(struck, missed=()):
+    verdict = Verdict(1, 0, 0, 0, complaints=0, examples=())
+    found = Outcome(verdict, 1, dict.fromkeys(struck, 1.0), {}, [], drivers=1)
+    found.missed, found.planned = list(missed), [*struck, *missed]
+    return found
+
+
+def test_a_kind_that_strikes_in_no_run_is_named_and_fails_all(monkeypatch, capsys):
+    slot, worker = Fault(1, Kind.SLOT, 0), Fault(2, Kind.WORKER, 0)
+    idle = [finished([slot], [worker]), finished([slot])]
+    assert all(outcome.good for outcome in idle)
+    for outcomes, well in ((idle, False), ([idle[0], finished([worker])], True)):
+        left = iter(outcomes)
+        monkeypatch.setattr(command, "attack", lambda plan, left=left: next(left))
+        assert attack_all([Plan(1, 2), Plan(2, 1)], None) is well
+        assert ("never struck: WORKER" in capsys.readouterr().out) is not well

@@ -2,7 +2,7 @@
 
 Usage: python -m tests.chaos [--faults N] [--seed N] [--backend NAME] [--mode NAME] [--kinds A,B]
                              [--storage NAME] [--cluster] [--ends] [--[no-]local-recovery]
-                             [--patience N] [--report FILE]
+                             [--patience N] [--report FILE] [--limits]
 
 With --ends the job reads from Kafka and writes to Kafka and PostgreSQL, both of the run, which are
 attacked, too. Without --backend, --kinds, --storage, --cluster and --ends the faults are dealt out
@@ -10,8 +10,8 @@ to all backends, which take turns in the modes, from 50 faults on to all pairs o
 each to runs with jumping clocks, with checkpoints in S3, on a cluster of two hosts, and with at
 least once, where duplicates are no fault. The exit code is 0 if nothing was lost, duplicated, wrong
 or left over, no job died, was stuck, restarted without need, or refused what it was asked for, and
-every kind of fault that was dealt has struck. Every run begins with the command that repeats it
-alone.
+every kind of fault that was dealt has struck. With --limits recovery may not be too slow either,
+which needs an idle machine. Every run begins with the command that repeats it alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.chaos import report
 from tests.chaos.faults import NEED_ENDS, Kind
@@ -29,8 +30,15 @@ from tests.chaos.plan import BACKENDS, MODES, STORAGES, Plan, Wishes, deal, surr
 from tests.chaos.run import ChaosRun
 
 
-def wishes_of(words: list[str]) -> tuple[Wishes, Path | None]:
-    """Return what the command line asks for, and where tables go."""
+class Judging(NamedTuple):
+    """What becomes of the outcomes: where tables go, and whether slow recovery is a failure."""
+
+    path: Path | None = None
+    limits: bool = False
+
+
+def wishes_of(words: list[str]) -> tuple[Wishes, Judging]:
+    """Return what the command line asks for, and how it is judged."""
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
@@ -45,8 +53,9 @@ def wishes_of(words: list[str]) -> tuple[Wishes, Path | None]:
     )
     parser.add_argument("--patience", type=float, default=1.0, help="wait so many times as long")
     parser.add_argument("--report", type=Path, help="write tables in Markdown to a file")
+    parser.add_argument("--limits", action="store_true", help="slow recovery is a failure")
     found = vars(parser.parse_args(words))
-    names, path = found.pop("kinds"), found.pop("report")
+    names, judging = found.pop("kinds"), Judging(found.pop("report"), found.pop("limits"))
     unknown = sorted(set(names.split(",")) - set(Kind.__members__)) if names else []
     if unknown:
         parser.error(
@@ -55,7 +64,7 @@ def wishes_of(words: list[str]) -> tuple[Wishes, Path | None]:
     kinds = tuple(Kind[name] for name in names.split(",")) if names else ()
     if found["mode"] == "at-least-once" and (found["ends"] or set(kinds) & NEED_ENDS):
         parser.error("--mode at-least-once: the outputs of --ends are counted exactly once")
-    return Wishes(**found, kinds=kinds), path
+    return Wishes(**found, kinds=kinds), judging
 
 
 def lacking(plans: list[Plan], lacks: dict[str, str]) -> str:
@@ -98,7 +107,7 @@ def _say(text: str) -> None:
 
 def main() -> int:
     """Run what the command line asks for."""
-    wishes, path = wishes_of(sys.argv[1:])
+    wishes, judging = wishes_of(sys.argv[1:])
     lacks = surroundings()
     plans = deal(wishes, lacks)
     if reason := lacking(plans, lacks):
@@ -107,21 +116,25 @@ def main() -> int:
     if wishes.plain:
         for name, why in lacks.items():
             _say(f"no run with {name}: {why}") if why else None
-    return 0 if attack_all(plans, path) else 1
+    return 0 if attack_all(plans, judging) else 1
 
 
-def attack_all(plans: list[Plan], path: Path | None) -> bool:
+def attack_all(plans: list[Plan], judging: Judging) -> bool:
     """Carry out all runs, whatever becomes of one; tells whether all are good."""
     outcomes: list[tuple[Plan, report.Outcome]] = []
     for plan in plans:
         outcome = attack(plan)
         outcomes += [] if outcome is None else [(plan, outcome)]
-        if path is not None:
-            report.write(path, outcomes)
+        if judging.path is not None:
+            report.write(judging.path, outcomes)
     found = [outcome for _, outcome in outcomes]
     well = len(found) == len(plans) and all(outcome.good for outcome in found)
     if idle := report.never_struck(found):
         _say(f"never struck: {', '.join(kind.name for kind in idle)}")
+    if judging.limits:
+        kept, lines = report.judge_limits(found, plans[0].patience)
+        _say("\n".join(lines))
+        well = well and kept
     return well and not idle
 
 

@@ -24,6 +24,9 @@ GROUPS: Mapping[str, Callable[[Fault], bool]] = {
     "worker or executor killed": lambda fault: fault.kind in _PARTS,
     "lasting, after its end": lambda fault: fault.lasts > 0,
 }
+# On an idle machine: killed slots in the median, and every fault that leaves the driver alive.
+SLOT_P50_S = 5.0
+LONGEST_S = 30.0
 SHOWN = ("slot killed", "worker or executor killed", "two faults", "lasting, after its end",
          "driver anew", "asked for")  # fmt: skip
 
@@ -111,6 +114,25 @@ def never_struck(outcomes: Iterable[Outcome]) -> list[Kind]:
     return [kind for kind in Kind if kind in planned - struck]
 
 
+def judge_limits(outcomes: Iterable[Outcome], patience: float = 1.0) -> tuple[bool, list[str]]:
+    """Tell whether recovery kept its limits in all runs together, and say it.
+
+    What a fault lasts by itself does not count. Limits are so many times as long as `patience`.
+    """
+    found = [item for outcome in outcomes for item in outcome.recoveries.items()]
+    times = [(max(0.0, time - fault.lasts), fault) for fault, time in found]
+    slots = [time for time, fault in times if group_of(fault) == "slot killed"]
+    alive = [(time, fault) for time, fault in times if fault.kind not in ENDING]
+    most, longest = SLOT_P50_S * patience, LONGEST_S * patience
+    late = [f"BROKEN: {fault} took {time:.1f} s" for time, fault in alive if time > longest]
+    slow = bool(slots) and statistics.median(slots) > most
+    lines = [
+        f"limit of a killed slot, p50 {most:g} s: {'BROKEN: ' if slow else ''}{_times(slots)}",
+        f"limit where the driver lives, {longest:g} s: {_times([time for time, _ in alive])}",
+    ]
+    return not slow and not late, [*lines, *late]
+
+
 def _damage_table(damaged: Counter[tuple[str, str]]) -> list[str]:
     """Return how often files of each kind were damaged in each way."""
     rows = [[kind, *(damaged[kind, how] for how in HOW)] for kind in FILE_KINDS]
@@ -118,6 +140,8 @@ def _damage_table(damaged: Counter[tuple[str, str]]) -> list[str]:
 
 
 def _times(times: Sequence[float]) -> str:
+    if not times:
+        return "there was none"
     return f"p50 {statistics.median(times):.1f} s, max {max(times):.1f} s of {len(times)}"
 
 

@@ -102,8 +102,10 @@ def test_a_bucket_that_fails_meets_the_restart_strategy_that_nobody_chose():
 
 
 def test_the_command_line_says_where_and_what(capsys):
-    wishes, path = wishes_of(["--faults", "3", "--kinds", "CLOCK,SLOT", "--report", "x.md"])
-    assert (wishes.faults, wishes.kinds, str(path)) == (3, (Kind.CLOCK, Kind.SLOT), "x.md")
+    wishes, judging = wishes_of(["--faults", "3", "--kinds", "CLOCK,SLOT", "--report", "x.md"])
+    assert (wishes.faults, wishes.kinds) == (3, (Kind.CLOCK, Kind.SLOT))
+    assert (str(judging.path), judging.limits) == ("x.md", False)
+    assert wishes_of(["--limits"])[1].limits
     with pytest.raises(SystemExit):
         wishes_of(["--kinds", "CLOCKS"])
     assert "CLOCKS" in capsys.readouterr().err
@@ -438,6 +440,31 @@ def test_an_outcome_is_good_only_without_needless_deaths():
     assert found.good
     found.faulty.append("died")
     assert not found.good
+
+
+def test_limits_are_for_killed_slots_and_for_every_fault_that_leaves_the_driver_alive():
+    fast = outcome(RECOVERIES)
+    well, lines = report.judge_limits([fast])
+    assert well, "a driver that is started anew has no limit"
+    assert lines == [
+        "limit of a killed slot, p50 5 s: p50 3.0 s, max 4.0 s of 2",
+        "limit where the driver lives, 30 s: p50 4.0 s, max 9.0 s of 9",
+    ]
+    late = outcome({Fault(1, Kind.FROZEN_SLOT, 0): 41.0, Fault(2, Kind.WORKER, 0): 29.0})
+    assert report.judge_limits([fast, late]) == (
+        False,
+        [
+            "limit of a killed slot, p50 5 s: p50 3.0 s, max 4.0 s of 2",
+            "limit where the driver lives, 30 s: p50 5.0 s, max 31.0 s of 11",
+            "BROKEN: 1: FROZEN_SLOT/0 took 31.0 s",
+        ],
+    )
+    assert report.judge_limits([fast, late], patience=2)[0]
+    # The same fault of two runs is two faults.
+    slow = outcome({Fault(1, Kind.SLOT, 0): 6.0})
+    assert report.judge_limits([fast, slow])[0]
+    assert not report.judge_limits([fast, slow, slow, slow])[0]
+    assert report.judge_limits([outcome({})])[1][0].endswith("there was none")
 
 
 def test_tables_for_a_page(tmp_path):

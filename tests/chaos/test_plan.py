@@ -10,7 +10,7 @@ import sys
 import pytest
 from tests.chaos import __main__ as command
 from tests.chaos import job as jobs
-from tests.chaos.__main__ import attack_all, wishes_of
+from tests.chaos.__main__ import Judging, attack_all, wishes_of
 from tests.chaos.faults import (
     AWAY_S,
     DAMAGING,
@@ -173,7 +173,7 @@ def test_the_runs_after_one_without_a_result_are_carried_out(monkeypatch, capsys
             raise OSError(msg)
 
     monkeypatch.setattr(command, "ChaosRun", Impossible)
-    assert not attack_all([Plan(1, 1), Plan(2, 1)], tmp_path / "report.md")
+    assert not attack_all([Plan(1, 1), Plan(2, 1)], Judging(tmp_path / "report.md"))
     assert tried == [1, 2]
     said = capsys.readouterr().out
     # What is about to happen is said before it can go wrong.
@@ -322,5 +322,19 @@ def test_a_kind_that_strikes_in_no_run_is_named_and_fails_all(monkeypatch, capsy
     for outcomes, well in ((idle, False), ([idle[0], finished([worker])], True)):
         left = iter(outcomes)
         monkeypatch.setattr(command, "attack", lambda plan, left=left: next(left))
-        assert attack_all([Plan(1, 2), Plan(2, 1)], None) is well
+        assert attack_all([Plan(1, 2), Plan(2, 1)], Judging()) is well
         assert ("never struck: WORKER" in capsys.readouterr().out) is not well
+
+
+@pytest.mark.parametrize(("patience", "well"), [(1.0, False), (2.0, True)])
+def test_slow_recovery_fails_all_runs_only_where_limits_are_asked_for(
+    monkeypatch, capsys, patience, well
+):
+    slow = finished([Fault(1, Kind.SLOT, 0)])
+    slow.recoveries[Fault(1, Kind.SLOT, 0)] = 6.0
+    monkeypatch.setattr(command, "attack", lambda plan: slow)
+    plan = Plan(1, 1, patience=patience)
+    assert attack_all([plan], Judging())
+    assert "limit" not in capsys.readouterr().out
+    assert attack_all([plan], Judging(limits=True)) is well
+    assert ("BROKEN: p50 6.0 s" in capsys.readouterr().out) is not well

@@ -40,7 +40,7 @@ def first_foreign(root: str, files: Iterable[str], mounts: str = _MOUNTS) -> str
     is not there, nobody else may be able to make it; only `root` itself may be missing anywhere.
     What is on another host according to `mounts` is passed over.
     """
-    walk = _Walk(_remote_mounts(mounts))
+    walk = _Walk(mounts)
     wrong = walk.wrong_with(root, may_appear=True)
     for file in files:
         if wrong is not None:
@@ -59,8 +59,9 @@ class _Step(NamedTuple):
 class _Walk:
     """Goes along paths as the kernel does, and looks at every name once."""
 
-    def __init__(self, remote: Mapping[str, bool]) -> None:
-        self._remote = remote
+    def __init__(self, mounts: str) -> None:
+        self._mounts = mounts
+        self._remote: Mapping[str, bool] = {}
         self._steps: dict[str, _Step] = {}
 
     def wrong_with(self, path: str, *, may_appear: bool) -> str | None:
@@ -97,20 +98,25 @@ class _Walk:
         if place not in self._steps:
             found = os.lstat(place)
             target = os.readlink(place) if stat.S_ISLNK(found.st_mode) else None
-            wrong = None if self._is_remote(place) else _wrong_with(found)
-            self._steps[place] = _Step(wrong, target)
+            wrong = _wrong_with(found)
+            is_foreign = wrong is not None and not self._is_remote(place)
+            self._steps[place] = _Step(wrong if is_foreign else None, target)
         return self._steps[place]
 
     def _who_can_make(self, place: str) -> str | None:
         """Say who else could put something where nothing is: in a sticky directory others can."""
         above = os.path.dirname(place)
-        writers = None if self._is_remote(above) else _writers(os.lstat(above))
-        return None if writers is None else f"{place!r} is not there: {writers} can make it"
+        writers = _writers(os.lstat(above))
+        if writers is None or self._is_remote(above):
+            return None
+        return f"{place!r} is not there: {writers} can make it"
 
     def _is_remote(self, place: str) -> bool:
-        while place not in self._remote and place != "/":
-            place = os.path.dirname(place)
-        return self._remote.get(place, False)
+        """Tell whether a place is on another host; where it is not, the walk is over."""
+        if not _lies_on_remote(place, self._remote):
+            # Read late: a share may have been mounted because of the look at what is on it.
+            self._remote = _remote_mounts(self._mounts)
+        return _lies_on_remote(place, self._remote)
 
 
 def _remote_mounts(mounts: str) -> dict[str, bool]:
@@ -126,6 +132,12 @@ def _remote_mounts(mounts: str) -> dict[str, bool]:
         kind = after.split(" ")[0]
         found[place] = kind in _OVER_THE_NETWORK or kind.startswith("fuse")
     return found
+
+
+def _lies_on_remote(place: str, remote: Mapping[str, bool]) -> bool:
+    while place not in remote and place != "/":
+        place = os.path.dirname(place)
+    return remote.get(place, False)
 
 
 def _wrong_with(found: os.stat_result) -> str | None:

@@ -405,6 +405,13 @@ def test_events_may_be_long_ago_or_at_the_end_of_time(at, restored):
 
 
 SLOW = ManualClock()
+ASKED = []
+
+
+def ask(record, ctx):
+    ASKED.append((ctx.timestamp(), ctx.current_processing_time()))
+    SLOW.advance(1)
+    return True
 
 
 class Slow(PatternProcessFunction):
@@ -417,15 +424,31 @@ def test_in_processing_time_all_records_of_an_epoch_have_one_time():
     env = environment()
     records = [event(i, "s", 0) for i in range(9)]
     stream = env.from_collection(records, EVENT).key_by(lambda e: e[0], Types.STRING())
-    found = CEP.pattern(stream, Pattern.begin("any")).in_processing_time()
+    found = CEP.pattern(stream, Pattern.begin("any").where(ask)).in_processing_time()
     collect(found.process(Slow()))
     harness = started(env, 1, clock=SLOW)
+    ASKED.clear()
     begin = SLOW.now_ms()
     harness.run_epoch(take=5)
     harness.run_epoch()
-    times, clocks = zip(*harness.collected(), strict=True)
-    assert [time - begin for time in times] == [0, 0, 0, 0, 0, 5, 5, 5, 5]
-    assert [clock - begin for clock in clocks] == list(range(1, 10))
+    one_time = [(begin, begin)] * 5 + [(begin + 10, begin + 10)] * 4
+    assert harness.collected() == one_time
+    assert one_time == ASKED
+
+
+def test_in_event_time_the_processing_time_of_an_epoch_stands_still():
+    env = environment()
+    found = CEP.pattern(keyed(env, []), Pattern.begin("any"))
+    collect(found.process(Slow()))
+    harness = started(env, 1, clock=SLOW)
+    for _ in range(2):
+        begin = SLOW.now_ms()
+        harness.run_epoch([event(i, "s", begin + i) for i in range(5)])
+    harness.finish()
+    clocks = [clock for _, clock in harness.collected()]
+    assert len(set(clocks[:4])) == 1
+    assert len(clocks) == 10
+    assert clocks[4] > clocks[3]
 
 
 def failing(pattern, function=numbers):

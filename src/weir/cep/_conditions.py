@@ -33,11 +33,11 @@ class IterativeCondition(ABC):
 
         @abstractmethod
         def timestamp(self) -> int:
-            """Return the timestamp of the event; the wall clock in processing time."""
+            """Return the timestamp of the event; in processing time that of the epoch."""
 
         @abstractmethod
         def current_processing_time(self) -> int:
-            """Return the wall clock in milliseconds."""
+            """Return the processing time in milliseconds; it stands still during an epoch."""
 
     @abstractmethod
     def filter(self, value: Any, ctx: IterativeCondition.Context) -> bool:

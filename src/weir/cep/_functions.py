@@ -36,7 +36,7 @@ class PatternProcessFunction(Function):
 
         @abstractmethod
         def current_processing_time(self) -> int:
-            """Return the wall clock in milliseconds."""
+            """Return the processing time in milliseconds; it stands still during an epoch."""
 
         @abstractmethod
         def output(self, output_tag: OutputTag, value: Any) -> None:

@@ -91,7 +91,7 @@ class Found:
 
 
 class MatchContext:
-    """What a condition may ask: the partial match, the time of the event, the wall clock."""
+    """What a condition may ask: the partial match, the time of the event, processing time."""
 
     __slots__ = ("_events", "_matcher", "_now", "run", "time_ms")
 
@@ -124,11 +124,11 @@ class MatchContext:
         return [] if found is None else list(found)
 
     def timestamp(self) -> int:
-        """Return the timestamp of the event, or the wall clock in processing time."""
+        """Return the timestamp of the event; in processing time that of the epoch."""
         return self.time_ms
 
     def current_processing_time(self) -> int:
-        """Return the wall clock in milliseconds."""
+        """Return the processing time in milliseconds; it stands still during an epoch."""
         return self._now()
 
 

@@ -71,8 +71,8 @@ class PatternContext:
         return self.time_ms
 
     def current_processing_time(self) -> int:
-        """Return the wall clock in milliseconds."""
-        return self._operator.facts.clock.now_ms()
+        """Return the processing time in milliseconds; it stands still during an epoch."""
+        return self._operator.now_ms()
 
     def output(self, output_tag: OutputTag, value: Any) -> None:
         """Emit a record to a side output.
@@ -112,7 +112,7 @@ class PatternOperator(StatefulOperator):
         )
         automaton = compile_pattern(node.options["pattern"])
         self._timeouts = hasattr(self.function, "process_timed_out_match")
-        self._matcher = Matcher(automaton, now=facts.clock.now_ms, timeouts=self._timeouts)
+        self._matcher = Matcher(automaton, now=self.now_ms, timeouts=self._timeouts)
         comparator = node.options.get("comparator")
         self._order = None if comparator is None else cmp_to_key(comparator)
         self._late_tag: OutputTag | None = node.options.get("late_tag")
@@ -152,7 +152,7 @@ class PatternOperator(StatefulOperator):
         if self._in_event_time:
             self._arrive(chunk)
         else:
-            now = self._time_of_epoch()
+            now = self.now_ms()
             due: dict[Any, _Due] = self._arrived if self._order is not None else {}
             for value, key, group in keyed_rows(chunk):
                 found = due.get(key)
@@ -164,8 +164,8 @@ class PatternOperator(StatefulOperator):
             else:
                 self._hold(len(chunk.values))
 
-    def _time_of_epoch(self) -> int:
-        """Return the time of all records of this epoch: in how many chunks they come is chance."""
+    def now_ms(self) -> int:
+        """Return the processing time of this epoch: in how many chunks records come is chance."""
         if self._epoch_ms is None:
             self._epoch_ms = self._now_ms = max(self._now_ms, self.facts.now_ms())
         return self._epoch_ms

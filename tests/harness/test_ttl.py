@@ -9,13 +9,27 @@ from weir.backend.factory import BackendSettings
 from weir.common import Time
 from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import WatermarkStrategy
-from weir.datastream import FlatMapFunction, KeyedProcessFunction, MapFunction
+from weir.datastream import (
+    FlatMapFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessWindowFunction,
+)
 from weir.datastream.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     StateTtlConfig,
     ValueStateDescriptor,
+)
+from weir.datastream.window import (
+    CountTrigger,
+    EventTimeSessionWindows,
+    GlobalWindows,
+    PurgingTrigger,
+    Trigger,
+    TriggerResult,
+    TumblingEventTimeWindows,
 )
 from weir.errors import WeirError
 from weir.testing.harness import collect
@@ -192,12 +206,16 @@ def _successor(harness, config):
 # ---- event time
 
 
-def event_time(function, records, length=100):
-    env = environment()
+def keyed_in_event_time(env, records):
     strategy = WatermarkStrategy.for_monotonous_timestamps()
     strategy = strategy.with_timestamp_assigner(lambda value, _: value[2])
     stream = env.from_collection(records).assign_timestamps_and_watermarks(strategy)
-    keyed = stream.key_by(lambda v: v[0])
+    return stream.key_by(lambda v: v[0])
+
+
+def event_time(function, records, length=100):
+    env = environment()
+    keyed = keyed_in_event_time(env, records)
     config = ttl(lambda b: b.use_event_time(), length)
     how = {KeyedProcessFunction: "process", MapFunction: "map", FlatMapFunction: "flat_map"}
     method = next(name for kind, name in how.items() if issubclass(function, kind))
@@ -241,7 +259,18 @@ class PreviousFlat(FlatMapFunction):
         yield self._inner.map(value)
 
 
-@pytest.mark.parametrize("function", [Previous, PreviousFlat, PreviousProcessed])
+class PreviousAskedLate(Previous):
+    """The same with states that are asked for while a record is handled."""
+
+    def open(self, runtime_context):
+        self._context = runtime_context
+
+    def map(self, value):
+        super().open(self._context)
+        return super().map(value)
+
+
+@pytest.mark.parametrize("function", [Previous, PreviousFlat, PreviousProcessed, PreviousAskedLate])
 def test_event_time_expires_with_watermarks_and_stamps_by_record(function):
     harness = started(event_time(function, []), 1)
     harness.clock.set(10**12)
@@ -252,6 +281,86 @@ def test_event_time_expires_with_watermarks_and_stamps_by_record(function):
     harness.clock.advance(10**9)
     harness.run_epoch([("b", 5, 1103)])
     assert harness.collected()[5:] == [("b", 4, 11)]
+
+
+class PreviousInWindows(ProcessWindowFunction):
+    """The same, by the records of windows in state that all windows of a key share."""
+
+    def __init__(self, config):
+        self._inner = Previous(config)
+
+    def process(self, key, context, elements):
+        self._inner.open(context.global_state())
+        for value in elements:
+            yield self._inner.map(value)
+
+
+def with_each_record(windows):
+    return windows.trigger(PurgingTrigger.of(CountTrigger.of(1)))
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        lambda keyed: keyed.count_window(1),
+        lambda keyed: with_each_record(keyed.window(GlobalWindows.create())),
+        lambda keyed: with_each_record(keyed.window(TumblingEventTimeWindows.of(10**6))),
+        lambda keyed: with_each_record(keyed.window(EventTimeSessionWindows.with_gap(10))),
+    ],
+    ids=["count", "global", "tumbling", "sessions"],
+)
+def test_a_window_that_a_record_fires_stamps_by_that_record(windows):
+    env = environment()
+    config = ttl(lambda b: b.use_event_time())
+    collect(windows(keyed_in_event_time(env, [])).process(PreviousInWindows(config)))
+    harness = started(env, 1)
+    harness.clock.set(10**12)
+    harness.run_epoch([("a", 1, 1000), ("b", 2, 1050)])
+    harness.run_epoch([("c", 9, 1101)])
+    harness.run_epoch([("a", 3, 1102), ("b", 4, 1102)])
+    assert harness.collected()[3:] == [("a", None, 3), ("b", 2, 6)]
+    harness.clock.advance(10**9)
+    harness.run_epoch([("b", 5, 1103)])
+    assert harness.collected()[5:] == [("b", 4, 11)]
+
+
+class FirstOfAWhile(Trigger):
+    """Lets a record through if the trigger remembers none of its key."""
+
+    def __init__(self, config):
+        self._config = config
+
+    def on_element(self, element, timestamp, window, ctx):
+        seen = ctx.get_partitioned_state(descriptors(self._config)[0])
+        is_first = seen.value() is None
+        seen.update(1)
+        return TriggerResult.FIRE_AND_PURGE if is_first else TriggerResult.PURGE
+
+    def on_processing_time(self, time, window, ctx):
+        return TriggerResult.CONTINUE
+
+    on_event_time = on_processing_time
+
+    def on_merge(self, window, ctx):
+        pass
+
+    def clear(self, window, ctx):
+        pass
+
+
+def test_a_trigger_stamps_its_state_by_the_record():
+    env = environment()
+    config = ttl(lambda b: b.use_event_time())
+    windows = keyed_in_event_time(env, []).window(GlobalWindows.create())
+    collect(windows.trigger(FirstOfAWhile(config)).reduce(lambda a, b: b))
+    harness = started(env, 1)
+    harness.clock.set(10**12)
+    first = [("a", 1, 1000), ("b", 2, 1050), ("a", 3, 1060)]
+    harness.run_epoch(first)
+    assert harness.collected() == first[:2]
+    harness.run_epoch([("c", 4, 1151)])
+    harness.run_epoch([("a", 5, 1152), ("b", 6, 1152)])
+    assert harness.collected()[2:] == [("c", 4, 1151), ("b", 6, 1152)]
 
 
 def test_event_time_survives_a_failover_before_the_first_watermark():

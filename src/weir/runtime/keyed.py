@@ -6,9 +6,9 @@ else (timers, snapshots, hooks) happens outside of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress, repeat
-from typing import Any, TypeVar
+from typing import Any
 
 from weir.backend.base import KeyedBackend
 from weir.errors import UsageError
@@ -18,46 +18,34 @@ from weir.runtime.raised import whole
 from weir.runtime.stateful import StatefulOperator
 from weir.runtime.stateless import flatten
 from weir.state.ttl import TtlStates
-from weir.state.ttl.rules import EventTime
-
-T = TypeVar("T")
 
 EVENT_TIME = 0
 PROCESSING_TIME = 1
 
 
-def keyed_rows(chunk: Chunk) -> Iterator[tuple[Any, Any, int]]:
-    """Iterate over (value, key, group); a keyed edge always carries both."""
+def keyed_rows(chunk: Chunk, ttl: TtlStates | None) -> Iterator[tuple[Any, Any, int]]:
+    """Iterate over (value, key, group); a keyed edge always carries both.
+
+    State that expires by event time knows the timestamp of each record, until it is told that they
+    are handled.
+    """
     keys, groups = chunk.keys, chunk.groups
     if keys is None or groups is None:
         msg = "records arrived without keys at a keyed operator"
         raise UsageError(msg)
-    return zip(chunk.values, keys, groups, strict=True)
+    values = iter(chunk.values)
+    if ttl is not None:
+        ttl.event_time.begin_records(chunk.timestamps, values)
+    return zip(values, keys, groups, strict=True)
 
 
 def keyed_stride(
     backend: KeyedBackend, chunk: Chunk, ttl: TtlStates | None
 ) -> Iterator[tuple[Any, Any, int]]:
-    """Begin a stride and iterate over (value, key, group); who is done with them ends the stride.
-
-    Where state expires by event time, it knows the timestamp of each record.
-    """
-    rows = keyed_rows(chunk)
+    """Begin a stride and iterate over (value, key, group); who has done them ends the stride."""
+    rows = keyed_rows(chunk, ttl)
     backend.begin_stride(chunk.keys or (), chunk.groups or (), chunk.numbers)
-    time = None if ttl is None else ttl.record_time
-    if time is None or chunk.timestamps is None:
-        return rows
-    return _timed(rows, chunk.timestamps, time)
-
-
-def _timed(rows: Iterable[T], timestamps: Iterable[int | None], time: EventTime) -> Iterator[T]:
-    """Hand out rows, each while its timestamp is that of the current record."""
-    try:
-        for row, timestamp in zip(rows, timestamps, strict=True):
-            time.record = timestamp
-            yield row
-    finally:
-        time.record = None
+    return rows
 
 
 class ResidentMap(StatefulOperator):

@@ -154,7 +154,7 @@ class PatternOperator(StatefulOperator):
         else:
             now = self.now_ms()
             due: dict[Any, _Due] = self._arrived if self._order is not None else {}
-            for value, key, group in keyed_rows(chunk):
+            for value, key, group in keyed_rows(chunk, None):
                 found = due.get(key)
                 if found is None:
                     found = due[key] = _Due(group)
@@ -175,7 +175,7 @@ class PatternOperator(StatefulOperator):
         times: Iterable[int | None] = repeat(None) if chunk.timestamps is None else chunk.timestamps
         late: list[Any] = []
         late_stamps: list[int | None] = []
-        for (value, key, group), time in zip(keyed_rows(chunk), times):  # noqa: B905
+        for (value, key, group), time in zip(keyed_rows(chunk, None), times):  # noqa: B905
             if time is None or time == MIN_WATERMARK:
                 raise self.failed(_no_timestamp(), value)
             if time <= watermark:

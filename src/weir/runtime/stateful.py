@@ -271,7 +271,9 @@ class StatefulOperator(Operator):
         """All keys were handled, in BATCH mode."""
 
     def end_stride(self) -> None:
-        """Tell the backend that the records are handled whose keys it was told."""
+        """Tell the backend, and what expires, that the records are handled that they were told."""
+        if self.ttl is not None:
+            self.ttl.event_time.end_records()
         if self.backend is not None:
             self.backend.end_stride()
 

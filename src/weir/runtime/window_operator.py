@@ -219,7 +219,7 @@ class WindowOperator(StatefulOperator):
         stamps: Iterable[int | None] = chunk.timestamps or repeat(None)
         v: Any = None
         try:
-            for (v, k, g), t in zip(keyed_rows(chunk), stamps):  # noqa: B905 - repeat() never ends
+            for (v, k, g), t in zip(keyed_rows(chunk, self.ttl), stamps):  # noqa: B905
                 current.key = k
                 current.group = g
                 current.namespace = VOID
@@ -227,6 +227,8 @@ class WindowOperator(StatefulOperator):
                     self.skipped(v, t)
         except BaseException as error:
             raise self.failed(error, v) from None
+        if self.ttl is not None:
+            self.ttl.event_time.end_records()
 
     def into_windows(self, value: Any, stamp: int | None, windows: Iterable[Any]) -> bool:
         """Add a record of the current key to windows; tell whether any took it."""
@@ -286,10 +288,7 @@ class WindowOperator(StatefulOperator):
             self.contents.clear()
 
     def skipped(self, value: Any, stamp: int | None, count: int = 1) -> None:
-        """Take note of a record that no window took; it is late, or it has no window.
-
-        `count` says how many records it is made of.
-        """
+        """Take note of a record, made of `count`, that no window took: it is late, or has none."""
         timestamp = MIN_TIMESTAMP if stamp is None else stamp
         if not self.event_time or timestamp + self.spec.lateness_ms > self.watermark:
             return

@@ -131,8 +131,6 @@ class TtlStates:
     """All states of one operator subtask that have a time to live.
 
     Attributes:
-        record_time: there as soon as a state is bound whose time is event time; then it has to be
-            told the timestamp of each record. `event_time` is told watermarks in any case.
         backend_kind: the name of the backend, which decides the default clean-up.
         options: settings of the backend by key.
         operator: the operator's name, for messages.
@@ -153,7 +151,6 @@ class TtlStates:
         self._queues: dict[TtlTimeCharacteristic, list[ExpiryQueue]] = {
             time: [] for time in TtlTimeCharacteristic
         }
-        self.record_time: EventTime | None = None
         self._shortest: tuple[int, str] | None = None
         self._last_epoch_ms: int | None = None
 
@@ -190,7 +187,6 @@ class TtlStates:
     def _rules(self, config: StateTtlConfig) -> TtlRules:
         if config.get_ttl_time_characteristic() is TtlTimeCharacteristic.ProcessingTime:
             return _rules(config, self.clock.now_ms, self.clock.now_ms)
-        self.record_time = self.event_time
         return _rules(config, self.event_time.now, self.event_time.stamp, event_time=True)
 
     def _on_disk(self) -> RocksdbCompactFilterCleanupStrategy | None:

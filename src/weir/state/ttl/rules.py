@@ -6,8 +6,9 @@ An entry is expired if and only if `timestamp + ttl <= now`. Handles compare tim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any, Final
 
 from weir.backend.base import Keep
@@ -25,9 +26,34 @@ class EventTime:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.record: int | None = None
+        self._timestamps: Sequence[int | None] | None = None
+        self._records: Iterator[Any] = iter(())
         self._watermark = NO_TIME
         self._clock = clock
+
+    def begin_records(
+        self, timestamps: Sequence[int | None] | None, records: Iterator[Any]
+    ) -> None:
+        """Learn the timestamps of the records that are handled next.
+
+        The current record is the last one that was taken out of `records`, the iterator of a list.
+        Nothing has to be said for each record, and a state that is asked for while one is handled
+        knows its timestamp, too.
+        """
+        self._timestamps = timestamps
+        self._records = records
+
+    def end_records(self) -> None:
+        """Learn that these records are handled."""
+        self._timestamps = None
+        self._records = iter(())
+
+    def record(self) -> int | None:
+        """Return the timestamp of the current record, None when there is none."""
+        timestamps = self._timestamps
+        if timestamps is None:
+            return None
+        return timestamps[len(timestamps) - length_hint(self._records) - 1]
 
     def advance(self, watermark: int) -> None:
         """Take a new watermark; that of the end of input is no time, and nothing expires by it."""
@@ -40,7 +66,7 @@ class EventTime:
 
     def stamp(self) -> int:
         """Return the timestamp of what is written now."""
-        record, watermark = self.record, self._watermark
+        record, watermark = self.record(), self._watermark
         if record is not None and record > watermark:
             return record
         return self._clock.now_ms() if watermark == NO_TIME else watermark

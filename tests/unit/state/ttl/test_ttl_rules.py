@@ -298,23 +298,29 @@ def test_the_value_type_can_grow_together_with_expiry():
 # ---- event time
 
 
+def handle(time, *timestamps):
+    """Let records be handled: the last of some is the current one."""
+    records = iter([*timestamps, "one to come"])
+    for _ in timestamps:
+        next(records)
+    time.begin_records([*timestamps, END_OF_TIME], records)
+
+
 def event_world(ttl=100):
     clock = ManualClock(10**6)
     backend = HashMapBackend(Types.STRING(), KeyGroupRange(0, 0))
     ttl_states = TtlStates(backend, clock, 1)
-    assert ttl_states.record_time is None
     descriptor = Value().descriptor()
     descriptor.enable_time_to_live(config(ttl=ttl, change=lambda b: b.use_event_time()))
     state = ttl_states.bind(descriptor)
     assert ttl_states.bind(descriptor) is state
-    assert ttl_states.record_time is ttl_states.event_time
     backend.current.key = "k"
     return ttl_states, state, clock
 
 
 def test_event_time_is_the_watermark_and_not_the_clock():
     ttl, state, clock = event_world()
-    ttl.event_time.record = 5
+    handle(ttl.event_time, 5)
     state.update(1)
     clock.advance(10**9)
     assert state.value() == 1
@@ -328,20 +334,25 @@ def test_what_is_written_has_the_later_of_record_and_watermark():
     time = EventTime(ManualClock(77))
     assert time.now() == NO_TIME
     assert time.stamp() == 77
-    time.record = 5
+    handle(time, 5)
     assert time.stamp() == 5
     time.advance(10)
     assert time.stamp() == 10
-    time.record = 12
+    handle(time, 5, 12)
     assert time.stamp() == 12
-    time.record = None
+    handle(time, 12, None)
+    assert time.stamp() == 10
+    time.begin_records(None, iter([1]))
+    assert time.stamp() == 10
+    handle(time, 12)
+    time.end_records()
     assert time.stamp() == 10
     assert time.now() == 10
 
 
 def test_the_end_of_input_lets_nothing_expire():
     ttl, state, _ = event_world()
-    ttl.event_time.record = 5
+    handle(ttl.event_time, 5)
     state.update(1)
     ttl.event_time.advance(50)
     ttl.event_time.advance(END_OF_TIME)
@@ -356,9 +367,9 @@ def test_a_late_record_does_not_shorten_the_life_of_an_entry():
     descriptor.enable_time_to_live(config(READ, change=lambda b: b.use_event_time()))
     state = ttl.bind(descriptor)
     backend.current.key = "k"
-    ttl.event_time.record = 90
+    handle(ttl.event_time, 90)
     state.add(1)
-    ttl.event_time.record = 20
+    handle(ttl.event_time, 90, 20)
     assert state.get() == 1
     state.add(2)
     ttl.event_time.advance(189)
@@ -374,7 +385,7 @@ def test_timers_of_event_time_run_with_the_watermark():
     descriptor.enable_time_to_live(config(change=change))
     state = ttl.bind(descriptor)
     backend.current.key = "k"
-    ttl.event_time.record = 5
+    handle(ttl.event_time, 5)
     state.update(1)
     ttl.end_epoch(1)
     assert ttl.next_processing_time() is None

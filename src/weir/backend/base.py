@@ -342,6 +342,9 @@ class KeyedBackend(Protocol):
     def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:
         """Go through the keys that have an entry in a state (None: outside of namespaces)."""
 
+    def addresses(self, state_name: str) -> Iterator[tuple[int, Any, Any]]:
+        """Go through key group, key and namespace of all entries of a state, each once."""
+
     def size(self) -> int:
         """Count the entries of all registered states."""
 

@@ -134,7 +134,6 @@ class StatefulOperator(Operator):
         return TtlStates(
             backend,
             self.facts.clock,
-            self.node.max_parallelism,
             backend_kind=chosen.kind,
             options=chosen.options,
             operator=self.node.name,

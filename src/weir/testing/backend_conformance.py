@@ -448,6 +448,13 @@ class KeyedBackendConformance(SnapshotConformance, StridesConformance, KeysConfo
         assert sorted(backend.keys("v", "one")) == sorted(f"first {i}" for i in range(1000))
         assert sorted(backend.keys("v", "two")) == sorted(f"second {i}" for i in range(1000))
         assert list(backend.keys("v")) == ["plain"]
+        found = list(backend.addresses("v"))
+        assert len(found) == 2001
+        wanted: set[Any] = {("plain", VOID)}
+        wanted |= {(f"first {i}", "one") for i in range(1000)}
+        wanted |= {(f"second {i}", "two") for i in range(1000)}
+        assert {(key, namespace) for _, key, namespace in found} == wanted
+        assert all(group == key_group(key, MAX_PARALLELISM) for group, key, _ in found)
         assert backend.size() == 2001
         assert 1000 < backend.approximate_size() < 4000
         assert backend.approximate_bytes() > 2001

@@ -272,6 +272,10 @@ class ChangelogBackend:
         """Go through the keys that have an entry in a state."""
         return self._inner.keys(state_name, namespace)
 
+    def addresses(self, state_name: str) -> Iterator[tuple[int, Any, Any]]:
+        """Go through key group, key and namespace of all entries of a state."""
+        return self._inner.addresses(state_name)
+
     def seen_states(self) -> list[SeenState]:
         """Return the registered states of the inner backend."""
         return self._peekable().seen_states()

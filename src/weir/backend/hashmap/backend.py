@@ -215,16 +215,26 @@ class HashMapBackend:
         Raises:
             UsageError: no state of that name is registered.
         """
+        wanted = VOID if namespace is None else namespace
+        for _, key, found in self.addresses(state_name):
+            if found is wanted or (wanted is not VOID and found == wanted):
+                yield key
+
+    def addresses(self, state_name: str) -> Iterator[tuple[int, Any, Any]]:
+        """Go through key group, key and namespace of all entries of a state, each once.
+
+        Entries may be changed while iterating; changes need not show.
+
+        Raises:
+            UsageError: no state of that name is registered.
+        """
         if state_name not in self._tables:
             msg = f"no state {state_name!r} is registered, there are {sorted(self._tables)!r}"
             raise UsageError(msg)
-        wanted = VOID if namespace is None else namespace
         table = self._tables[state_name]
         for group in self.key_groups:
             for address in list(table.visible(group)):
-                key, found = split_address(address)
-                if found is wanted or (wanted is not VOID and found == wanted):
-                    yield key
+                yield group, *split_address(address)
 
     def seen_states(self) -> list[SeenState]:
         """Return the registered states."""

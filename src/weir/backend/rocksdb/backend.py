@@ -31,7 +31,7 @@ from weir.backend.rocksdb.catalog import PACKED_FAMILY, Catalog, Described
 from weir.backend.rocksdb.database import Cursor, Database, require_rocksdict
 from weir.backend.rocksdb.expand import with_present_keys
 from weir.backend.rocksdb.full import FrozenState, FullSnapshot, whole
-from weir.backend.rocksdb.keys import Addresses, address_end, after, group_start
+from weir.backend.rocksdb.keys import GROUP_BYTES, Addresses, address_end, after, group_start
 from weir.backend.rocksdb.localdir import LocalDirectory, choose_base
 from weir.backend.rocksdb.native import NativeSnapshot, Placed
 from weir.backend.rocksdb.options import RocksDBSettings
@@ -295,15 +295,26 @@ class RocksDBBackend:
         Raises:
             UsageError: no state of that name is registered.
         """
+        wanted = VOID if namespace is None else namespace
+        for _, key, found in self.addresses(state_name):
+            if found is wanted or (wanted is not VOID and found == wanted):
+                yield key
+
+    def addresses(self, state_name: str) -> Iterator[tuple[int, Any, Any]]:
+        """Go through key group, key and namespace of all entries of a state, each once.
+
+        Entries may be changed while iterating; changes do not show.
+
+        Raises:
+            UsageError: no state of that name is registered.
+        """
         if state_name not in self._stores:
             msg = f"no state {state_name!r} is registered, there are {sorted(self._stores)!r}"
             raise UsageError(msg)
         self.flush()
-        wanted = VOID if namespace is None else namespace
         for prefix in self._prefixes(self._stores[state_name]):
-            key, found = split_address(self._addresses.decode(prefix))
-            if found is wanted or (wanted is not VOID and found == wanted):
-                yield key
+            group = int.from_bytes(prefix[:GROUP_BYTES], "big")
+            yield group, *split_address(self._addresses.decode(prefix))
 
     def _prefixes(self, store: Store) -> Iterator[bytes]:
         """Return the addresses of a state as bytes, each once."""

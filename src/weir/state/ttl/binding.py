@@ -130,6 +130,8 @@ def _bind(
 class TtlStates:
     """All states of one operator subtask that have a time to live.
 
+    `event_time` has to be told watermarks, and the records that are handled.
+
     Attributes:
         backend_kind: the name of the backend, which decides the default clean-up.
         options: settings of the backend by key.
@@ -138,7 +140,6 @@ class TtlStates:
 
     backend: KeyedBackend
     clock: Clock
-    max_parallelism: int
     backend_kind: str = DEFAULT_STATE_BACKEND
     options: Mapping[str, Any] = field(default_factory=dict)
     operator: str = ""
@@ -180,7 +181,7 @@ class TtlStates:
                 Sweeper(self.backend, name, handle, rules=rules, settings=settings)
             )
         if queue is not None:
-            queue.rebuild(name, self.max_parallelism)
+            queue.rebuild(name)
             self._queues[config.get_ttl_time_characteristic()].append(queue)
         return handle
 

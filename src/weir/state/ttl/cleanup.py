@@ -77,7 +77,7 @@ class Sweeper:
         self._settings = settings
         self._pending = 0
         self._rounded = rules.now()
-        empty = next(iter(backend.keys(name)), None) is None
+        empty = next(iter(backend.addresses(name)), None) is None
         self._first_expiry = rules.now() + rules.ttl_ms if empty else NO_TIME
 
     def end_epoch(self, records: int) -> None:

@@ -3,7 +3,7 @@
 Every address (key group, key, namespace) that was written is in the queue once, not later than its
 first entry expires. When its time has come, what is expired is removed, and the address goes back
 into the queue if anything is left. The queue is in memory only: after a restore it begins with all
-keys, to be looked at once.
+addresses, to be looked at once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from weir.backend.base import NO_KEY, VOID, KeyedBackend
-from weir.keygroup import key_group
 from weir.state.ttl.rules import END_OF_TIME, TtlRules
 
 Expire: TypeAlias = Callable[[Any, int], int | None]
@@ -44,11 +43,11 @@ class ExpiryQueue:
         """Count the addresses that wait."""
         return len(self._waiting)
 
-    def rebuild(self, state_name: str, max_parallelism: int) -> None:
-        """Take all keys that are in the backend, to be looked at the next time."""
+    def rebuild(self, state_name: str) -> None:
+        """Take all addresses that are in the backend, to be looked at the next time."""
         now = self._rules.now()
-        for key in self._backend.keys(state_name):
-            self._put((key_group(key, max_parallelism), key, VOID), now)
+        for address in self._backend.addresses(state_name):
+            self._put(address, now)
 
     def noted(self, write: Callable[..., None]) -> Callable[..., None]:
         """Return a function that writes and takes note of the current address."""

@@ -185,7 +185,7 @@ class World:
         self.backend = create_backend(context, Types.STRING(), groups)
         if data is not None:
             self.backend.restore([source_of(data, groups)])
-        self.ttl = TtlStates(self.backend, self.clock, GROUPS, backend_kind=self.settings.kind)
+        self.ttl = TtlStates(self.backend, self.clock, backend_kind=self.settings.kind)
         descriptor = self.subject.descriptor()
         if self.config is not None:
             descriptor.enable_time_to_live(self.config)

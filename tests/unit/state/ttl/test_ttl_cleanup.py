@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 from tests.unit.state.ttl.subjects import GROUPS, SUBJECTS, List, MapAll, Value, World, config
 
+from weir.backend.base import VOID
 from weir.backend.factory import BackendSettings
 
 HASHMAP = BackendSettings()
+BACKENDS = [
+    pytest.param(HASHMAP, id="hashmap"),
+    pytest.param(BackendSettings(incremental=True), id="incremental"),
+    pytest.param(BackendSettings(changelog=True), id="changelog"),
+    pytest.param(
+        BackendSettings("rocksdb"),
+        marks=pytest.mark.skipif(find_spec("rocksdict") is None, reason="needs rocksdict"),
+        id="rocksdb",
+    ),
+]
 
 
 @pytest.fixture(params=SUBJECTS, ids=lambda s: type(s).__name__)
@@ -144,9 +157,9 @@ def test_compaction_makes_a_whole_round_within_its_time():
     assert world.entries() == 0
 
 
-def timed(subject, ttl=100):
+def timed(subject, ttl=100, settings=HASHMAP):
     change = lambda b: b.cleanup_by_timer().disable_cleanup_in_background()  # noqa: E731
-    return World(subject, config(ttl=ttl, change=change), HASHMAP)
+    return World(subject, config(ttl=ttl, change=change), settings)
 
 
 def test_timers_remove_entries_as_soon_as_they_expire(subject):
@@ -236,6 +249,37 @@ def test_timers_are_rebuilt_after_a_restore(subject):
     world.clock.set(190)
     world.ttl.end_epoch(0)
     assert world.entries() == 0
+
+
+@pytest.mark.parametrize("settings", BACKENDS)
+def test_timers_of_all_namespaces_are_rebuilt_after_a_restore(subject, settings):
+    world = timed(subject, settings=settings)
+    for namespace, now in (("window 1", 0), ("window 2", 60), (VOID, 90)):
+        world.at("a", namespace).write(subject.first, now)
+    world.step(120)
+    world.ttl.end_epoch(0)
+    assert world.entries() == 2
+    assert world.ttl.next_processing_time() == 160
+    world.clock.set(160)
+    world.ttl.end_epoch(0)
+    assert world.entries() == 1
+    world.clock.set(190)
+    world.ttl.end_epoch(0)
+    assert world.entries() == 0
+    assert world.ttl.next_processing_time() is None
+    world.backend.close()
+
+
+@pytest.mark.parametrize("settings", BACKENDS)
+def test_what_was_restored_in_namespaces_is_swept_at_once(settings):
+    world = World(Value(), config(change=lambda b: b.cleanup_incrementally(5, False)), settings)
+    world.at("a", "window").write(1, 0)
+    world.clock.set(50)
+    world.step(110)
+    world.at("b").write(1)
+    world.ttl.end_epoch(0)
+    assert world.entries() == 1
+    world.backend.close()
 
 
 def test_no_key_is_current_after_timers_ran():

@@ -57,7 +57,7 @@ def test_timers_remove_what_is_on_disk():
 def test_the_default_on_disk_is_the_compaction_filter_of_the_options():
     world = World(Value(), None, BackendSettings())
     options = {ROCKSDB_TTL_QUERY_ENTRIES.key: 3}
-    ttl = TtlStates(world.backend, world.clock, 16, backend_kind="rocksdb", options=options)
+    ttl = TtlStates(world.backend, world.clock, backend_kind="rocksdb", options=options)
     descriptor = Value().descriptor()
     descriptor.name = "other"
     descriptor.enable_time_to_live(config())

@@ -309,7 +309,7 @@ def handle(time, *timestamps):
 def event_world(ttl=100):
     clock = ManualClock(10**6)
     backend = HashMapBackend(Types.STRING(), KeyGroupRange(0, 0))
-    ttl_states = TtlStates(backend, clock, 1)
+    ttl_states = TtlStates(backend, clock)
     descriptor = Value().descriptor()
     descriptor.enable_time_to_live(config(ttl=ttl, change=lambda b: b.use_event_time()))
     state = ttl_states.bind(descriptor)
@@ -362,7 +362,7 @@ def test_the_end_of_input_lets_nothing_expire():
 def test_a_late_record_does_not_shorten_the_life_of_an_entry():
     clock = ManualClock()
     backend = HashMapBackend(Types.STRING(), KeyGroupRange(0, 0))
-    ttl = TtlStates(backend, clock, 1)
+    ttl = TtlStates(backend, clock)
     descriptor = Reducing().descriptor()
     descriptor.enable_time_to_live(config(READ, change=lambda b: b.use_event_time()))
     state = ttl.bind(descriptor)
@@ -379,7 +379,7 @@ def test_a_late_record_does_not_shorten_the_life_of_an_entry():
 def test_timers_of_event_time_run_with_the_watermark():
     clock = ManualClock()
     backend = HashMapBackend(Types.STRING(), KeyGroupRange(0, 0))
-    ttl = TtlStates(backend, clock, 1)
+    ttl = TtlStates(backend, clock)
     descriptor = Value().descriptor()
     change = lambda b: b.use_event_time().cleanup_by_timer()  # noqa: E731
     descriptor.enable_time_to_live(config(change=change))

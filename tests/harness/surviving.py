@@ -15,11 +15,13 @@ from weir.datastream import (
     AggregateFunction,
     AsyncDataStream,
     AsyncFunction,
+    CountAggregate,
     ProcessJoinFunction,
     ProcessWindowFunction,
 )
 from weir.datastream.state import StateTtlConfig, ValueStateDescriptor
 from weir.datastream.window import (
+    ContinuousEventTimeTrigger,
     CountEvictor,
     CountTrigger,
     DeltaTrigger,
@@ -69,6 +71,22 @@ class Counted(ProcessWindowFunction):
 
     def clear(self, context):
         context.window_state().get_state(self.own).clear()
+
+
+class WholeOnce(Numbers):
+    """The window with its numbers when it is over: what it shows before depends on epochs."""
+
+    def __init__(self):
+        self.said = ValueStateDescriptor("said", Types.LONG())
+
+    def process(self, key, context, elements):
+        said = context.window_state().get_state(self.said)
+        if context.current_watermark() >= context.window().max_timestamp() and not said.value():
+            yield from super().process(key, context, elements)
+            said.update(1)
+
+    def clear(self, context):
+        context.window_state().get_state(self.said).clear()
 
 
 class Sum(AggregateFunction):
@@ -236,6 +254,19 @@ SUBJECTS = {
         .reduce(added)
     ),
     "windows of its own": lambda s: keyed(s).window(ByParity()).process(Numbers()),
+    "summed": lambda s: keyed(s).window(TumblingEventTimeWindows.of(30)).sum(0),
+    "greatest": lambda s: keyed(s).window(TumblingEventTimeWindows.of(30)).max_by(0),
+    "least of slices": lambda s: keyed(s).window(SlidingEventTimeWindows.of(40, 20)).min(2),
+    "how many": lambda s: (
+        keyed(s).window(SlidingEventTimeWindows.of(40, 20)).aggregate(CountAggregate())
+    ),
+    "step by step": lambda s: (
+        keyed(s)
+        .window(TumblingEventTimeWindows.of(60))
+        .trigger(ContinuousEventTimeTrigger.of(7))
+        .process(WholeOnce())
+    ),
+    "counted in all": lambda s: s.count_window_all(5).reduce(added),
     "all": lambda s: s.window_all(TumblingEventTimeWindows.of(30)).reduce(added),
     "user state": lambda s: keyed(s).window(TumblingEventTimeWindows.of(30)).process(Counted()),
     "co-group": joined,

@@ -120,6 +120,7 @@ PLAIN = ["key_group", "key"]
 SHOWN = {
     "counted": COUNT,
     "sliding counted": COUNT,
+    "counted in all": COUNT,
     **dict.fromkeys(WITHOUT_NAMESPACES, PLAIN),
 }
 

@@ -1,7 +1,6 @@
-"""Windows, joins and patterns through any crash: each record counts once, none is lost.
+"""Windows, joins, patterns and aggregates through any crash: each record counts once.
 
-Also the other way round: operators of windows, joins and patterns that are broken on purpose are
-caught within a few runs.
+Also the other way round: operators that are broken on purpose are caught within a few runs.
 """
 
 from __future__ import annotations
@@ -12,12 +11,16 @@ from dataclasses import replace
 import pytest
 
 from weir.backend.timers import TimerQueue
+from weir.runtime.combining import CombiningWriter
 from weir.runtime.interval_join import IntervalJoin
 from weir.runtime.patterns import PatternOperator
 from weir.runtime.session_folding import SessionFolding
 from weir.runtime.stateful import StatefulOperator
+from weir.runtime.window_contents import TimedRecords
 from weir.runtime.window_folding import Folding
+from weir.runtime.window_groups import WindowGroups
 from weir.runtime.window_operator import WindowOperator
+from weir.runtime.window_slices import Slices
 from weir.testing.campaign import (
     NEVER_ENDED,
     Crash,
@@ -72,6 +75,29 @@ def test_late_records_and_refiring_windows_are_among_what_is_checked(monkeypatch
     assert any(line.startswith("('late-to-sessions',") for line in found)
     refired = [line for line in found if line.startswith("('tumbling'") and found.count(line) > 1]
     assert refired
+
+
+def test_combined_rows_steps_and_windows_of_the_clock_are_among_what_is_checked(monkeypatch):
+    lines, combined = [], []
+    whole, combine = PROGRAMS["aggregates"], CombiningWriter._combined
+
+    def looking(scenario, seen):
+        lines.extend(seen.text)
+        return whole.problems(scenario, seen)
+
+    def counting(self, batch):
+        made = combine(self, batch)
+        combined.append(made is not None and made.num_rows < batch.num_rows)
+        return made
+
+    monkeypatch.setitem(PROGRAMS, "aggregates", replace(whole, problems=looking))
+    monkeypatch.setattr(CombiningWriter, "_combined", counting)
+    for seed in (3, 5):
+        assert run(seed, program="aggregates").problems == []
+    assert sum(combined) > 20
+    assert any(line.startswith("('clocked',") for line in lines)
+    windows = [line.split(", (")[0] for line in lines if line.startswith("('stepwise'")]
+    assert len(set(windows)) < len(windows)
 
 
 def is_caught(program, seed, mode):
@@ -209,6 +235,70 @@ def records_go_too_early(patch):
 def test_broken_joins_are_caught(monkeypatch, sabotage):
     sabotage(monkeypatch)
     assert any(is_caught("joins", *found) for found in RUNS)
+
+
+def combined_rows_count_as_one_each(patch):
+    values = Slices._values
+    patch.setattr(
+        Slices, "_values", lambda self, batch, field, weights: values(self, batch, field, None)
+    )
+
+
+def combined_rows_but_the_first_are_lost(patch):
+    combined = CombiningWriter._combined
+
+    def broken(self, batch):
+        made = combined(self, batch)
+        return None if made is None else made.slice(0, 1)
+
+    patch.setattr(CombiningWriter, "_combined", broken)
+
+
+def groups_forget_what_their_windows_hold(patch):
+    patch.setattr(WindowGroups, "_merged", lambda self, values, held, new: values)
+
+
+def groups_set_no_timers(patch):
+    patch.setattr(WindowGroups, "_register", lambda self, namespace, group, addresses, new: None)
+
+
+def evicted_records_come_twice(patch):
+    patch.setattr(
+        TimedRecords,
+        "add",
+        lambda self, value, timestamp: self.state.add_all([(value, timestamp)] * 2),
+    )
+
+
+def windows_are_empty_once_they_fired(patch):
+    follow = WindowOperator._follow
+
+    def broken(self, result, window, spaces, stamp):
+        follow(self, result, window, spaces, stamp)
+        if result.is_fire():
+            self.current.namespace = spaces[1]
+            self.contents.clear()
+
+    patch.setattr(WindowOperator, "_follow", broken)
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        keyed_state_is_not_restored,
+        windows_have_no_timers_when_they_are_restored,
+        combined_rows_count_as_one_each,
+        combined_rows_but_the_first_are_lost,
+        groups_forget_what_their_windows_hold,
+        groups_set_no_timers,
+        evicted_records_come_twice,
+        windows_are_empty_once_they_fired,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_broken_aggregates_are_caught(monkeypatch, sabotage):
+    sabotage(monkeypatch)
+    assert any(is_caught("aggregates", *found) for found in RUNS)
 
 
 def events_that_wait_are_not_in_the_checkpoint(patch):

@@ -6,7 +6,7 @@ only the input and the disk: every record of the right answer is there once, and
     python -m weir.testing.campaign [--PROGRAM] [--MODE] SEED POINT:KIND:VICTIM ...
     python -m weir.testing.campaign --seeds 1-10000
 
-Programs are `totals`, unless told, `windows`, `joins` and `patterns`.
+Programs are `totals`, unless told, `windows`, `joins`, `patterns` and `aggregates`.
 
 With `--unaligned` barriers overtake rows, at pauses that follow from the seed too. With
 `--at-least-once` records may come twice, and none may be lost.

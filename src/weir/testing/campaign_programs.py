@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from weir.testing.campaign_aggregates import AGGREGATES
 from weir.testing.campaign_checks import Program
 from weir.testing.campaign_joins import JOINS
 from weir.testing.campaign_patterns import PATTERNS
@@ -16,4 +17,5 @@ PROGRAMS: Final[dict[str, Program]] = {
     "windows": WINDOWS,
     "joins": JOINS,
     "patterns": PATTERNS,
+    "aggregates": AGGREGATES,
 }

@@ -67,7 +67,10 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def get_window_serializer(self) -> TypeSerializer[Any]:
-        """Return what the windows are; those of another class than Weir's are stored pickled."""
+        """Return what the windows are: Weir's serializer of time, count or global windows.
+
+        Windows of other classes are stored pickled; a serializer of the program's own is unused.
+        """
 
     @abstractmethod
     def is_event_time(self) -> bool:

@@ -2,7 +2,8 @@
 
 A time window is the pair of its bounds, a count window its number, the global window no namespace
 at all. Plain values are compared and hashed without running Python code, and they are stored as
-numbers. Windows of other classes are themselves, pickled.
+numbers. Windows of other classes are themselves, pickled: a serializer of the program's own is not
+called, since state that was stored pickled could not be read by it.
 """
 
 from __future__ import annotations

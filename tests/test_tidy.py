@@ -108,6 +108,7 @@ MAY_CATCH_EVERYTHING = {
     "src/weir/connector/kafka/decoder.py",
     "src/weir/connector/kafka/deadline.py",
     "src/weir/jobmanager/background.py",
+    "src/weir/jobmanager/driver_commits.py",
     "src/weir/jobmanager/overtake.py",
     "src/weir/jobmanager/supervisor.py",
     "src/weir/queryable/gathering.py",

@@ -261,8 +261,8 @@ def test_a_job_whose_last_commit_failed_has_not_ended(tmp_path):
 class Logged(Inline):
     """Carries out work at once, and logs what it raises, as the thread of a real job does."""
 
-    def run(self, work):
-        carry_out(work, "background work")
+    def run(self, work, what):
+        carry_out(work, what)
 
 
 def test_whatever_a_last_commit_raises_fails_the_attempt_instead_of_being_waited_for(tmp_path):

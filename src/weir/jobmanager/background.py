@@ -17,8 +17,8 @@ T = TypeVar("T")
 class Background(Protocol):
     """Carries out work in the order in which it was given."""
 
-    def run(self, work: Work) -> None:
-        """Take a piece of work."""
+    def run(self, work: Work, what: str) -> None:
+        """Take a piece of work; people are told what it is if it fails."""
 
     def settle(self) -> None:
         """Return when everything that was given before has been carried out."""
@@ -30,7 +30,7 @@ class Background(Protocol):
 class Inline:
     """Carries out work at once, on the caller's thread."""
 
-    def run(self, work: Work) -> None:
+    def run(self, work: Work, what: str) -> None:
         """Do it now."""
         work()
 
@@ -46,17 +46,17 @@ class BackgroundThread:
 
     def __init__(self, name: str) -> None:
         """Start the thread."""
-        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[Work, str] | None] = SimpleQueue()
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
-    def run(self, work: Work) -> None:
+    def run(self, work: Work, what: str) -> None:
         """Take a piece of work; what it raises is logged."""
-        self._queue.put(work)
+        self._queue.put((work, what))
 
     def settle(self) -> None:
         """Wait until everything that was given before has been carried out."""
         done = threading.Event()
-        self._queue.put(done.set)
+        self._queue.put((done.set, "settling"))
         done.wait()
 
     def close(self) -> None:
@@ -64,8 +64,9 @@ class BackgroundThread:
         self._queue.put(None)
 
     def _work(self) -> None:
-        while (work := self._queue.get()) is not None:
-            carry_out(work, "background work")
+        while (given := self._queue.get()) is not None:
+            work, what = given
+            carry_out(work, what)
 
 
 def carry_out(work: Callable[[], object], what: str) -> None:

@@ -408,8 +408,7 @@ class CheckpointRunner:
     def _completed(self, action: CheckpointCompleted) -> None:
         facts = self._epochs.pop(action.ref.checkpoint_id)
         self._events.completed(action.ref, facts)
-        asked = self._asked.pop(action.request.token, None)
-        if asked is not None:
+        if (asked := self._asked.pop(action.request.token, None)) is not None:
             asked.set_result(action.ref)
 
     def _aborted(self, action: NotifyAborted) -> None:
@@ -417,7 +416,7 @@ class CheckpointRunner:
         log.info("checkpoint %s aborted: %s", number, reason)
         detail = f"{reason}: {action.detail}" if action.detail else reason
         self.history.failed(number, self._clock.now_ms(), detail)
-        self._background.run(lambda: self._slots.aborted(number))
+        self._background.run(lambda: self._slots.aborted(number), f"aborting checkpoint {number}")
         self._refuse(action.request, action.reason, action.detail)
 
     def _write_metadata(self, action: WriteMetadata) -> None:
@@ -483,7 +482,8 @@ class CheckpointRunner:
         self.commits_begun = max(self.commits_begun, checkpoint_id)
         self._uncommitted.add(checkpoint_id)
         attempt = self.coordinator.attempt
-        self._background.run(lambda: self._commit(checkpoint_id, attempt))
+        what = f"committing checkpoint {checkpoint_id}"
+        self._background.run(lambda: self._commit(checkpoint_id, attempt), what)
 
     def _commit(self, checkpoint_id: int, attempt: int) -> None:
         try:

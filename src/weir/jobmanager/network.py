@@ -39,7 +39,7 @@ class Reception:
     checkpoints: CheckpointRunner
     assignment: Callable[[int], Assignment]
     failed: Callable[[int], None]
-    staged: Callable[[Staged], None]
+    staged: Callable[[int, Staged], None]
 
     def hello(self, message: Hello) -> Assignment:
         """Give a new slot its work.
@@ -53,16 +53,17 @@ class Reception:
         return self.assignment(message.subtask)
 
     def register(self, message: Register) -> None:
-        """Let a slot that restored its state take epochs.
+        """Let a slot that restored its state take epochs; nothing is waited for here.
 
         Raises:
             JobExecutionError: nobody waits for it any more.
         """
+        if message.staged:
+            # Before the slot takes epochs: no checkpoint of theirs is committed before.
+            self.staged(message.attempt, message.staged)
         if not self.registry.register(message):
             msg = f"slot {message.subtask} of attempt {message.attempt} came too late"
             raise JobExecutionError(msg)
-        if message.staged:
-            self.staged(message.staged)
 
     def heartbeat(self, message: Heartbeat) -> bool:
         """Renew a slot's lease; False tells it to leave."""

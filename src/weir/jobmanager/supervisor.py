@@ -23,6 +23,7 @@ from weir.graph.uids import warn_of_missing_uids
 from weir.jobmanager.assembly import EpochFacts
 from weir.jobmanager.background import carry_out
 from weir.jobmanager.checkpoints import CheckpointEvents
+from weir.jobmanager.driver_commits import DriverCommits
 from weir.jobmanager.engine import AttemptStart, Batch, Engine
 from weir.jobmanager.epoch_times import EpochTimes
 from weir.jobmanager.failures import from_failure, is_recoverable, known_error, to_error
@@ -103,7 +104,9 @@ class Supervisor:
         self.reports = Reports()
         self.epoch_times = EpochTimes(self.clock, spec.settings.checkpoint.interval_ms is None)
         self.ended: Future[JobEnd] = Future()
-        events = CheckpointEvents(self._completed, self._checkpoints_failed, self._staged_by)
+        committed, failed = self.epoch_times.committed, self._checkpoints_failed
+        self._commits = DriverCommits(surroundings, network.registry, committed, failed)
+        events = CheckpointEvents(self._completed, failed, self._commits.completed)
         self.restoration = Restoration(spec, self.clock)
         self.checkpoints = self.restoration.runner(network, events, surroundings.background)
         self.reception = Reception(
@@ -480,21 +483,14 @@ class Supervisor:
         if ref in self.checkpoints.coordinator.completed:
             self.results.release_up_to(facts.shown_epoch)
             self.epoch_times.covered(ref.checkpoint_id, facts.shown_epoch)
-        self._surroundings.background.run(partial(self._engine.committed, facts.positions))
+        work = partial(self._engine.committed, facts.positions)
+        self._surroundings.background.run(work, "telling the sources what is covered")
         if ref.kind == "savepoint":
             self.last_savepoint = ref.directory
             warn_of_missing_uids(self.spec.graph)
         self._surroundings.changed(self)
 
-    def _staged(self, staged: Staged) -> None:
+    def _staged(self, attempt: int, staged: Staged) -> None:
         """Commit what a restored slot hands over, under the id of the restored checkpoint."""
         if (point := self.restoration.point) is not None:
-            self._staged_by(point.metadata.checkpoint_id, staged)
-
-    def _staged_by(self, checkpoint_id: int, staged: Staged) -> None:
-        try:
-            self._surroundings.commit(checkpoint_id, staged)
-            self.epoch_times.committed(checkpoint_id)
-        except Exception as error:
-            what = f"committing checkpoint {checkpoint_id} on the driver failed: {error}"
-            self._checkpoints_failed(what)
+            self._commits.restored(attempt, point.metadata.checkpoint_id, staged)

@@ -139,7 +139,7 @@ def reception_of(harness, network):
             subtask, supervisor.plan, plan
         ),
         failed=lambda attempt: None,
-        staged=lambda staged: None,
+        staged=lambda attempt, staged: None,
     )
 
 

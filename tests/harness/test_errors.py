@@ -351,3 +351,26 @@ def test_a_program_whose_last_function_has_no_sink_runs(tmp_path):
     env.from_collection([1, 2, 3]).map(lambda v: v * 2).map(note)
     assert run(env).finished
     assert sorted(path.read_text().split()) == ["2", "4", "6"]
+
+
+class Killed:
+    """The process of slot 1 has ended."""
+
+    def has_ended(self, slot, patience_s=0.0):
+        return slot.subtask == 1
+
+    def explain(self, slot, attempt, patience_s):
+        return "; its process 7 was killed by SIGKILL"
+
+
+def test_a_lost_slot_is_the_cause_whoever_notices_first():
+    env = environment()
+    collect(env.from_sequence(1, 3).key_by(lambda n: n).map(lambda n: n))
+    harness = started(env)
+    harness.slots.registry._processes = Killed()
+    harness.supervisor.fail(harness.attempt, RuntimeError("Stream removed"))
+    assert str(harness.failure) == (
+        "slot 1 was lost: it ended while it took epochs; its process 7 was killed by SIGKILL"
+    )
+    (shown,) = harness.supervisor.exceptions
+    assert "slot 1 was lost" in shown.message

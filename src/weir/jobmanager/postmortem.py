@@ -134,10 +134,18 @@ class HostProcesses:
         self._clock = clock
         self._oom = OomKills()
 
-    def has_ended(self, slot: SlotEntry) -> bool:
-        """Tell whether the process of a slot is seen to be gone."""
+    def has_ended(self, slot: SlotEntry, patience_s: float = 0.0) -> bool:
+        """Tell whether the process of a slot is seen to be gone, after a while to end in."""
         pid = process_on(self._host, slot)
-        return pid is not None and not is_slot(pid, self._log_dir.name)
+        if pid is None:
+            return False
+        deadline = self._clock.monotonic_ms() + int(patience_s * 1000)
+        waiter = threading.Event()
+        while is_slot(pid, self._log_dir.name):
+            if self._clock.monotonic_ms() >= deadline:
+                return False
+            waiter.wait(0.02)
+        return True
 
     def explain(self, slot: SlotEntry, attempt: int, patience_s: float) -> str:
         """Return what this host knows about a lost slot; waits a while for it to end."""

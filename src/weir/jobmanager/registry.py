@@ -56,8 +56,8 @@ class Located:
 class SlotProcesses(Protocol):
     """The processes of slots, as far as they can be seen from the driver."""
 
-    def has_ended(self, slot: SlotEntry) -> bool:
-        """Tell whether the process of a slot is seen to be gone."""
+    def has_ended(self, slot: SlotEntry, patience_s: float = 0.0) -> bool:
+        """Tell whether the process of a slot is seen to be gone, after a while to end in."""
 
     def explain(self, slot: SlotEntry, attempt: int, patience_s: float) -> str:
         """Say how a lost slot ended, after a while in which it may end; "" if that is not known."""
@@ -66,7 +66,7 @@ class SlotProcesses(Protocol):
 class UnseenProcesses:
     """Nothing is known about processes: slots are lost when their lease is over."""
 
-    def has_ended(self, slot: SlotEntry) -> bool:
+    def has_ended(self, slot: SlotEntry, patience_s: float = 0.0) -> bool:
         """Nobody knows."""
         return False
 
@@ -101,14 +101,27 @@ class SlotRegistry:
 
     def look(self) -> None:
         """Notice slots whose process is gone, also before they have spoken; looks now and then."""
-        now = self._clock.monotonic_ms()
-        if now - self._looked_ms < _LOOK_MS:
+        if self._clock.monotonic_ms() - self._looked_ms >= _LOOK_MS:
+            self.look_now()
+
+    def look_now(self) -> None:
+        """Notice slots whose process is gone.
+
+        Connections of a process break off after it is seen to be gone: whoever looks when something
+        failed finds the slot that was lost before.
+        """
+        self._looked_ms = self._clock.monotonic_ms()
+        attempt = self.attempt  # What ends from here on may do so because the attempt is over.
+        if self.failure is not None:
             return
-        self._looked_ms = now
         for slot in self.all():
             if self._processes.has_ended(slot):
                 what = "while it took epochs" if slot.ready else "before it was ready"
-                self.lose(slot.subtask, f"it ended {what}")
+                self.fail(SlotFailure(attempt, slot.subtask, LOST, f"it ended {what}"))
+
+    def has_ended(self, slot: SlotEntry) -> bool:
+        """Tell whether the process of a slot that broke off a call is seen to be gone."""
+        return self._processes.has_ended(slot, _ENDING_S)
 
     def locate(self, attempt: int, subtask: int, patience_s: float) -> Located:
         """Tell a pipe where its slot is; waits a while for a slot that is starting."""
@@ -222,10 +235,6 @@ class SlotRegistry:
                 return None
             slot = self._slots.get(failure.subtask)
             return failure, "" if slot is None else slot.log_file
-
-    def lose(self, subtask: int, message: str) -> bool:
-        """Note that the process of a slot is gone; False when the attempt has failed before."""
-        return self.fail(SlotFailure(self.attempt, subtask, LOST, message))
 
     def ready(self) -> list[SlotEntry]:
         """Return the slots that take epochs."""

@@ -184,7 +184,8 @@ class Supervisor:
             raise JobExecutionError(_ENDED)
 
     def fail(self, attempt: int, error: BaseException) -> None:
-        """End an attempt that failed; what slots know about it is more than others do."""
+        """End an attempt that failed; a lost slot, and what slots say, are causes of the rest."""
+        self.network.registry.look_now()
         lost, known = self._engine.lost(), self.network.registry.known_failure(attempt)
         shown = known_error(error, lost, known)
         self.restoration.failed(shown)

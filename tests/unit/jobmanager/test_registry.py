@@ -59,7 +59,7 @@ def test_a_process_that_is_seen_to_be_gone_is_a_lost_slot(registry):
     registry.locate(0, 0, 0)
     registry.started(0, 0, 4711)
     assert registry.all()[0].process == 4711
-    assert registry.lose(0, "its process 4711 ended")
+    assert registry.fail(SlotFailure(0, 0, LOST, "its process 4711 ended"))
     assert registry.locate(0, 0, 0).status == "failed"
 
 
@@ -133,7 +133,7 @@ def test_a_closed_registry_refuses_everybody(registry):
 class Seen:
     """Processes of which it is known that they end, and how."""
 
-    def has_ended(self, slot):
+    def has_ended(self, slot, patience_s=0.0):
         return slot.process is not None
 
     def explain(self, slot, attempt, patience_s):
@@ -173,3 +173,27 @@ def test_who_waits_for_a_slot_learns_at_once_that_its_process_ended(seeing, cloc
     found = seeing.locate(0, 0, 10)
     assert found.status == "failed"
     assert found.message.startswith("it ended before it was ready; process None of attempt 0")
+
+
+def test_who_looks_because_something_failed_finds_the_slot_that_was_lost_before(seeing):
+    seeing.locate(0, 0, 0)
+    seeing.started(0, 0, 100)
+    seeing.look()
+    assert seeing.failure is None  # It looks now and then.
+    seeing.look_now()
+    assert (seeing.failure.subtask, seeing.failure.kind) == (0, LOST)
+
+
+def test_a_slot_that_ended_after_its_attempt_was_not_lost_by_the_next_one(clock):
+    class Ending(Seen):
+        """An attempt begins while somebody looks at the slots of the one before."""
+
+        def has_ended(self, slot, patience_s=0.0):
+            made.begin_attempt(1)
+            return True
+
+    made = SlotRegistry(clock, LEASE_MS, Ending())
+    made.begin_attempt(0)
+    ready(made)
+    made.look_now()
+    assert made.failure is None

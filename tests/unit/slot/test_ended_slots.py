@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from weir.jobmanager.postmortem import is_slot
+from weir.clock import SystemClock
+from weir.jobmanager.postmortem import HostProcesses, is_slot
+from weir.jobmanager.registry import SlotEntry
 from weir.slot.spawn import log_tail, spawn_slot
 
 FAKE = """
@@ -75,6 +77,16 @@ def test_a_slot_that_lives_has_no_status_and_is_found_by_its_socket(spawned, tmp
     os.kill(pid, signal.SIGTERM)
     assert status_of(log) == 128 + signal.SIGTERM
     assert not is_slot(pid, str(tmp_path / "sockets"))
+
+
+def test_a_slot_that_is_killed_is_waited_for_and_seen_to_be_gone(spawned, tmp_path):
+    pid, _ = spawned("import signal; signal.pause()")
+    processes = HostProcesses("localhost", tmp_path, SystemClock())
+    slot = SlotEntry(0, process=pid)
+    assert not processes.has_ended(slot)
+    assert not processes.has_ended(slot, 0.1)
+    os.kill(pid, signal.SIGKILL)
+    assert processes.has_ended(slot, 20.0)
 
 
 def test_nothing_is_left_when_a_slot_has_ended(spawned):

@@ -8,8 +8,8 @@ import secrets
 import signal
 import socket
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -61,6 +61,7 @@ _TOLD_AT_ONCE = 32
 _decode_staged = msgspec.msgpack.Decoder(Staged).decode
 _decode_states = msgspec.msgpack.Decoder(SlotStates).decode
 _decode_place = msgspec.msgpack.Decoder(tuple[int, int]).decode
+_Answers = Mapping[Future[bytes], SlotEntry]
 
 
 class Gateway(flight.FlightServerBase):  # type: ignore[misc]
@@ -206,43 +207,73 @@ class FlightNetwork:
         """Let all slots commit, at once; returns what the driver has to commit itself.
 
         A slot handles no records while it commits: one after the other, each would wait for all.
-        A slot that is not there is lost, and the registry knows it before this raises: the job
-        fails for that, not for a call that could not be made.
+        Whether it returns or raises, no slot is committing any more that can be heard of. A slot
+        that is gone is lost, and the registry knows it at once: the job fails for that, not for a
+        call that could not be made.
 
         Raises:
-            ChannelError: a slot failed to commit, or is silent although its attempt is over.
+            ChannelError: a slot is lost, failed to commit, or is silent although its attempt is
+                over; the first of the former goes before others.
         """
         attempt = self.registry.attempt
         body = msgspec.msgpack.encode((attempt, checkpoint_id))
-        asked = [
-            (slot, in_thread(self._channel(slot).call, "complete", body, _COMMIT_S))
+        asked = {
+            in_thread(self._channel(slot).call, "complete", body, _COMMIT_S): slot
             for slot in self.registry.ready()
-        ]
-        answers = [self._committed(slot, answer, attempt) for slot, answer in asked]
-        return [staged for answer in answers for staged in _decode_staged(answer)]
+        }
+        errors = self._await_commits(asked, attempt)
+        if errors:
+            raise next((e for e in errors if isinstance(e, UnreachableError)), errors[0])
+        return [staged for answer in asked for staged in _decode_staged(answer.result())]
 
-    def _committed(self, slot: SlotEntry, answer: Future[bytes], attempt: int) -> bytes:
-        """Return what a slot says when it has committed, which may take long.
+    def _await_commits(self, asked: _Answers, attempt: int) -> list[BaseException]:
+        """Return what went wrong when all slots have answered, which may take long.
 
         Of a host that is cut off no answer comes, nor an error: failover must not wait for it.
         """
+        errors: list[BaseException] = []
+        waiting = set(asked)
         over_ms: int | None = None
-        while not wait([answer], _COMMIT_LOOK_S).done:
-            if self.registry.attempt == attempt and not self.registry.closed:
+        while waiting:
+            done, waiting = wait(waiting, _COMMIT_LOOK_S, FIRST_COMPLETED)
+            failed = [(asked[a], e) for a in done if (e := a.exception()) is not None]
+            errors += [self._explained(slot, error, attempt) for slot, error in failed]
+            if not self._is_over(attempt):
                 continue
             now = self._clock.monotonic_ms()
             over_ms = now if over_ms is None else over_ms
             if now - over_ms >= _LEAVE_S * 1000:
-                msg = (
-                    f"complete at {slot.tcp or slot.unix}: attempt {attempt} has been over for "
-                    f"{_LEAVE_S} s, and its slot does not answer"
-                )
-                raise ChannelError(msg)
+                return [*errors, *(_silent(asked[answer], attempt) for answer in waiting)]
+        return errors
+
+    def _explained(self, slot: SlotEntry, error: BaseException, attempt: int) -> BaseException:
+        """Return what the error of a call means; a slot that is gone is lost from now on."""
+        if not isinstance(error, ChannelError) or not self._is_gone(slot, error, attempt):
+            return error
+        self.registry.fail(SlotFailure(attempt, slot.subtask, LOST, str(error)))
+        return error if isinstance(error, UnreachableError) else UnreachableError(str(error))
+
+    def _is_gone(self, slot: SlotEntry, error: ChannelError, attempt: int) -> bool:
+        """Tell whether the slot is gone that a call broke off at.
+
+        A process that dies in the middle of a call may break it off with any error.
+        """
+        if isinstance(error, UnreachableError):
+            return True
+        if self._is_over(attempt) or self.registry.known_failure(attempt) is not None:
+            return False  # Nobody wants to know, or the slot has said itself what failed.
+        if self.registry.has_ended(slot):
+            return True
         try:
-            return answer.result()
-        except UnreachableError as error:
-            self.registry.fail(SlotFailure(attempt, slot.subtask, LOST, str(error)))
-            raise
+            self.stacks(slot, 0)
+        except UnreachableError:
+            return True
+        except ChannelError as other:
+            log.debug("slot %s is there: %s", slot.subtask, other)
+        return False
+
+    def _is_over(self, attempt: int) -> bool:
+        return self.registry.attempt != attempt or self.registry.closed
 
     def aborted(self, checkpoint_id: int) -> None:
         """Tell all slots that a checkpoint was given up; nobody depends on it."""
@@ -369,6 +400,13 @@ class FlightNetwork:
         if self._gateway is not None:
             self._gateway.shutdown()
         remove_directory(self.place.socket_dir)
+
+
+def _silent(slot: SlotEntry, attempt: int) -> ChannelError:
+    return ChannelError(
+        f"complete at {slot.tcp or slot.unix}: attempt {attempt} has been over for {_LEAVE_S} s, "
+        "and its slot does not answer"
+    )
 
 
 def driver_host() -> str:

@@ -315,9 +315,10 @@ class InProcessNetwork:
                     self.guarded(slot, work)
 
     def complete(self, checkpoint_id: int) -> list[tuple[str, list[bytes]]]:
-        """Let all slots commit."""
+        """Let all slots commit; as all are asked at once, none goes free because another fails."""
         hooks = self._settings.hooks
         staged: list[tuple[str, list[bytes]]] = []
+        errors: list[WeirError] = []
         for slot in self._ready():
             hooks.step("commit is sent")
 
@@ -327,7 +328,12 @@ class InProcessNetwork:
                 hooks.step("commit is done")
                 return done
 
-            staged.extend(self.guarded(slot, work))
+            try:
+                staged.extend(self.guarded(slot, work))
+            except WeirError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
         return staged
 
     def where(self, checkpoint_id: int, epoch: int) -> list[tuple[int, int]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -15,7 +17,7 @@ from weir.jobmanager import gateway
 from weir.jobmanager.gateway import FlightNetwork, Gateway, SlotPlace
 from weir.jobmanager.registry import SlotRegistry
 from weir.slot import service
-from weir.slot.channel import TOKEN_BYTES, Channel, ChannelError
+from weir.slot.channel import TOKEN_BYTES, Channel, ChannelError, UnreachableError
 from weir.slot.files import SlotFiles
 from weir.slot.messages import LOST, Acknowledge, Hello, OperatorShare, Register
 from weir.slot.service import refuse_too_long
@@ -90,9 +92,9 @@ def silent():
     server.shutdown()
 
 
-def network_of(clock, tmp_path, *locations):
+def network_of(clock, tmp_path, *locations, processes=None):
     """Return how a job speaks to its slots, which are on another host."""
-    registry = SlotRegistry(clock, 10_000)
+    registry = SlotRegistry(clock, 10_000, processes)
     registry.begin_attempt(0)
     for subtask, location in enumerate(locations):
         registry.locate(0, subtask, 0)
@@ -178,3 +180,128 @@ def test_a_slot_that_cannot_commit_is_not_lost(tmp_path):
         assert network.registry.known_failure(0) is None
     finally:
         server.shutdown()
+
+
+class BreakingOff(flight.FlightServerBase):
+    """A slot whose connections break off as those of a process do that is killed."""
+
+    def do_action(self, context, action):
+        msg = "Stream removed"
+        raise flight.FlightInternalError(msg)
+
+
+class Ended:
+    """The process of every slot has ended."""
+
+    def has_ended(self, slot, patience_s=0.0):
+        return True
+
+    def explain(self, slot, attempt, patience_s):
+        return "; its process was killed by SIGKILL"
+
+
+def test_a_slot_whose_process_ended_in_a_commit_is_lost_whatever_broke_off(tmp_path):
+    server = BreakingOff("grpc://127.0.0.1:0")
+    location = f"grpc://127.0.0.1:{server.port}"
+    network = network_of(ManualClock(), tmp_path, location, processes=Ended())
+    try:
+        with pytest.raises(UnreachableError, match="Stream removed"):
+            network.complete(7)
+    finally:
+        server.shutdown()
+    failure, _ = network.registry.known_failure(0)
+    assert (failure.subtask, failure.kind) == (0, LOST)
+    assert "Stream removed" in failure.message
+    assert failure.message.endswith("its process was killed by SIGKILL")
+
+
+KILLED_IN_A_COMMIT = """
+import os, signal
+from pyarrow import flight
+
+class Dying(flight.FlightServerBase):
+    def do_action(self, context, action):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+server = Dying("grpc://127.0.0.1:0")
+print(server.port, flush=True)
+server.serve()
+"""
+
+
+def test_a_slot_on_another_host_that_dies_in_a_commit_is_lost(tmp_path):
+    program = [sys.executable, "-c", KILLED_IN_A_COMMIT]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as slot:
+        location = f"grpc://127.0.0.1:{int(slot.stdout.readline())}"
+        network = network_of(ManualClock(), tmp_path, location)
+        with pytest.raises(UnreachableError, match="complete at"):
+            network.complete(7)
+    failure, _ = network.registry.known_failure(0)
+    assert (failure.subtask, failure.kind) == (0, LOST)
+
+
+def test_no_commit_is_under_way_when_another_one_has_been_refused(silent, tmp_path):
+    refusing = Refusing("grpc://127.0.0.1:0")
+    locations = [f"grpc://127.0.0.1:{server.port}" for server in (refusing, silent)]
+    network = network_of(ManualClock(), tmp_path, *locations)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            commit = pool.submit(network.complete, 7)
+            assert silent.asked.wait(30)
+            assert not wait([commit], 0.5).done
+            silent.allowed.set()
+            with pytest.raises(ChannelError, match="the disk is full"):
+                commit.result(30)
+    finally:
+        refusing.shutdown()
+
+
+def test_a_slot_that_is_gone_is_lost_at_once_though_another_one_commits(silent, tmp_path):
+    locations = (f"grpc://127.0.0.1:{silent.port}", f"grpc+unix://{tmp_path}/nobody")
+    network = network_of(ManualClock(), tmp_path, *locations)
+    with ThreadPoolExecutor(1) as pool:
+        commit = pool.submit(network.complete, 7)
+        assert silent.asked.wait(30)
+        while network.registry.known_failure(0) is None:
+            assert not wait([commit], 0.01).done
+        failure, _ = network.registry.known_failure(0)
+        assert (failure.subtask, failure.kind) == (1, LOST)
+        silent.allowed.set()
+        with pytest.raises(UnreachableError, match="nobody"):
+            commit.result(30)
+
+
+def test_a_lost_slot_goes_before_one_that_refuses(tmp_path):
+    refusing = Refusing("grpc://127.0.0.1:0")
+    locations = (f"grpc://127.0.0.1:{refusing.port}", f"grpc+unix://{tmp_path}/nobody")
+    network = network_of(ManualClock(), tmp_path, *locations)
+    try:
+        with pytest.raises(UnreachableError, match="nobody"):
+            network.complete(7)
+    finally:
+        refusing.shutdown()
+
+
+def test_failover_waits_for_the_slots_that_answer_and_not_for_the_one_that_is_cut_off(
+    silent, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(gateway, "_COMMIT_LOOK_S", 0.01)
+    other, clock = Silent(), ManualClock()
+    locations = [f"grpc://127.0.0.1:{server.port}" for server in (silent, other)]
+    network = network_of(clock, tmp_path, *locations)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            commit = pool.submit(network.complete, 7)
+            assert silent.asked.wait(30)
+            assert other.asked.wait(30)
+            network.registry.begin_attempt(1)
+            other.allowed.set()
+            while not commit.done():
+                clock.advance(1000)
+                wait([commit], 0.05)
+            with pytest.raises(ChannelError, match=f"complete at {locations[0]}: attempt 0 has"):
+                commit.result()
+            silent.allowed.set()
+    finally:
+        other.allowed.set()
+        other.shutdown()

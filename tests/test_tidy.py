@@ -118,6 +118,7 @@ MAY_CATCH_EVERYTHING = {
     "src/weir/runtime/raised.py",
     "src/weir/runtime/subtask.py",
     "src/weir/slot/between_records.py",
+    "src/weir/slot/closing.py",
     "src/weir/slot/door.py",
     "src/weir/slot/main.py",
     "src/weir/slot/service.py",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 
 import pytest
 from tests.spark.scenario import command
+
+from weir.slot.closing import CLOSE_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(200)]
 LEASE_S = 4
@@ -277,3 +280,25 @@ def test_a_working_directory_that_cannot_be_used_is_named_and_tried_again(env, t
     assert "once" in told[0]
     assert "query-1' cannot be used: File exists" in told[1]
     assert len(told) == 2
+
+
+def test_functions_of_a_job_that_has_finished_have_time_to_close(strict, tmp_path):
+    from weir.common import Types
+    from weir.datastream import KeyedProcessFunction
+
+    class Closing(KeyedProcessFunction):
+        def open(self, context):
+            self.marker = tmp_path / f"closed-{context.get_index_of_this_subtask()}"
+
+        def process_element(self, value, context):
+            yield value
+
+        def close(self):
+            # Longer than a failover waits, and than a slot goes on without a heartbeat.
+            threading.Event().wait(CLOSE_S + LEASE_S)
+            self.marker.touch()
+
+    stream = strict.from_collection(list(range(10)), Types.LONG())
+    stream.key_by(lambda n: n % 3).process(Closing(), Types.LONG()).print()
+    strict.execute("closing")
+    assert sorted(path.name for path in tmp_path.glob("closed-*")) == ["closed-0", "closed-1"]

@@ -31,6 +31,7 @@ from weir.slot.channel import (
     server_options,
     tcp_location,
 )
+from weir.slot.closing import CLOSE_S, patience_s
 from weir.slot.door import LookupWay
 from weir.slot.lookup import LookupAnswer, LookupCall, SlotStates
 from weir.slot.messages import (
@@ -54,7 +55,8 @@ from weir.tls import TlsFiles
 log = logging.getLogger("weir.jobmanager")
 LOCATE_PATIENCE_S = 10.0
 _QUICK_S = 5.0
-_LEAVE_S = 6.0  # longer than a slot takes to give its operators up
+_ANSWER_S = 3.0
+_LEAVE_S = CLOSE_S + _ANSWER_S  # longer than a slot takes to give its operators up
 _COMMIT_S = 600.0
 _COMMIT_LOOK_S = 0.1
 _TOLD_AT_ONCE = 32
@@ -388,10 +390,14 @@ class FlightNetwork:
         return [failure for failure in answers if failure is not None]
 
     def _let_leave(self, slot: SlotEntry, reason: str) -> SlotFailure | None:
+        timeout_s = patience_s(reason) + _ANSWER_S
         try:
-            answer = self._channel(slot).call("leave", reason.encode(), _LEAVE_S)
-        except ChannelError as error:
+            answer = self._channel(slot).call("leave", reason.encode(), timeout_s)
+        except UnreachableError as error:
             log.debug("leave: %s", error)
+            return None
+        except ChannelError as error:
+            log.warning("slot %s did not say how it closed its operators: %s", slot.subtask, error)
             return None
         return decode(answer, SlotFailure) if answer else None
 

@@ -68,7 +68,7 @@ from weir.jobmanager.surroundings import Surroundings
 from weir.runtime.epoch import Epoch
 from weir.runtime.program import dump_program
 from weir.runtime.report import SubtaskReport
-from weir.slot.messages import NEXT_ATTEMPT, Assignment, SlotFailure
+from weir.slot.messages import FINISHED, NEXT_ATTEMPT, Assignment, SlotFailure
 
 log = logging.getLogger("weir.job")
 TICK_S = 0.02
@@ -391,7 +391,8 @@ class Supervisor:
 
     def _close(self, end: JobEnd) -> None:
         carry_out(self._engine.close, _CLOSING)
-        carry_out(partial(self.end_slots, "the job ended"), _CLOSING)
+        reason = FINISHED if end is JobEnd.FINISHED else "the job ended"
+        carry_out(partial(self.end_slots, reason), _CLOSING)
         end, _ = self.job.outcome(end, None)
         for step in (
             partial(self.checkpoints.end, end),

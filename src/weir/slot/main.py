@@ -32,6 +32,7 @@ from weir.config.backend import TMP_DIRS
 from weir.runtime.whereabouts import at_work
 from weir.slot.build import SlotIdentity, build_slot
 from weir.slot.channel import Channel, ChannelError, tcp_location
+from weir.slot.closing import CLOSE_S, Closing, patience_s, within
 from weir.slot.copies import remove_copies
 from weir.slot.door import door_path
 from weir.slot.memory_watch import own_bytes, watch_memory
@@ -55,7 +56,6 @@ from weir.tls import TlsFiles
 TOKEN_VARIABLE = "WEIR_SLOT_TOKEN"
 log = logging.getLogger("weir.slot")
 _SEND_TIMEOUT_S = 120.0
-_CLOSE_S = 3.0
 _ANSWER_S = 0.5
 _SLOW_START_LEASES = 3
 _ACTIONS = {Acknowledge: "acknowledge", Decline: "decline", SlotFailure: "failure"}
@@ -99,8 +99,7 @@ class SlotProcess:
         self._reason = ""
         self._orphaned = False
         self._service: SlotService | None = None
-        self._closing = threading.Lock()
-        self._closed = False
+        self._closing = Closing(self._identity)
         self._servers: list[SlotServer] = []
 
     def run(self) -> None:
@@ -186,7 +185,7 @@ class SlotProcess:
 
     def dismissed(self, reason: str) -> SlotFailure | None:
         """Close, then end the process soon; return what went wrong when operators were closed."""
-        failure = self._close_operators()
+        failure = self._closing.close(self._service, patience_s(reason))
         if reason != NEXT_ATTEMPT:
             self._remove_copies()
         self.leave(reason)
@@ -251,31 +250,11 @@ class SlotProcess:
         return Heartbeat(self._identity.attempt, self._identity.subtask, usage)
 
     def close(self) -> None:
-        """Drop open transactions within a few seconds."""
-        self._close_operators()
+        """Drop open transactions within a few seconds, unless that is being done with more time."""
+        self._closing.close(self._service, CLOSE_S)
         # The JobManager may be waiting for an answer.
-        _within(_ANSWER_S, lambda: [server.shutdown() for server in self._servers])
+        within(_ANSWER_S, lambda: [server.shutdown() for server in self._servers])
         self._remove_sockets()
-
-    def _close_operators(self) -> SlotFailure | None:
-        """Close the operators, once; return what they raised within a few seconds."""
-        with self._closing:
-            service, closed = self._service, self._closed
-            self._closed = service is not None
-        if service is None or closed:
-            return None
-        failures: list[SlotFailure] = []
-        if not _within(_CLOSE_S, lambda: self._close(service, failures)):
-            log.error("closing takes more than %s s: the slot ends without it", _CLOSE_S)
-        return failures[0] if failures else None
-
-    def _close(self, service: SlotService, failures: list[SlotFailure]) -> None:
-        try:
-            service.close()
-        except Exception as error:
-            log.exception("closing failed")
-            attempt, subtask = self._identity.attempt, self._identity.subtask
-            failures.append(failure_message(attempt, subtask, error))
 
     def _remove_sockets(self) -> None:
         own = Path(self._spec["socket"])
@@ -305,14 +284,6 @@ def _local_dir(setting: str | None) -> Path | None:
 def _in_thread(work: Callable[[], None]) -> None:
     """Run the async phase of a checkpoint; a slot that ends does not wait for it."""
     threading.Thread(target=work, name="async-phase", daemon=True).start()
-
-
-def _within(seconds: float, work: Callable[[], object]) -> bool:
-    """Do something in a thread; False if it was not done in that time, and perhaps never is."""
-    doing = threading.Thread(target=work, daemon=True)
-    doing.start()
-    doing.join(seconds)
-    return not doing.is_alive()
 
 
 def _watch(pid: int | None) -> int | None:

@@ -22,6 +22,8 @@ LOST = "SlotLost"
 OUT_OF_MEMORY = "OutOfMemory"
 NEXT_ATTEMPT = "a newer execution attempt begins"
 """Why a slot is told to leave while the job goes on: what it keeps for others stays."""
+FINISHED = "the job has finished"
+"""Why a slot is told to leave when all is committed: functions have time to close."""
 
 
 class OperatorShare(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import ClassVar
 
 import pytest
@@ -166,11 +167,11 @@ class Never(AsyncFunction):
         return [0]
 
 
-TIMEOUTS = [Time.milliseconds(1), Duration.of_millis(1), 1]
+TIMEOUTS = [Time.milliseconds(1), Duration.of_millis(1), timedelta(milliseconds=1), 1]
 
 
 @every_mode
-@pytest.mark.parametrize("timeout", TIMEOUTS, ids=["Time", "Duration", "int"])
+@pytest.mark.parametrize("timeout", TIMEOUTS, ids=["Time", "Duration", "timedelta", "int"])
 def test_a_timeout_gives_the_result_of_records_without_an_answer(mode, timeout):
     stream = MODES[mode](pairs(environment()), Never(), timeout, capacity=2)
     assert job_of(stream).run().collected() == [0] * 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 from typing import Any
 
@@ -44,7 +45,7 @@ class AsyncDataStream:
     def unordered_wait(
         data_stream: DataStream,
         async_function: AsyncFunction[Any, Any],
-        timeout: Time | Duration | int,
+        timeout: Time | Duration | datetime.timedelta | int,
         capacity: int = 100,
         output_type: Any = None,
     ) -> DataStream:
@@ -59,7 +60,7 @@ class AsyncDataStream:
     def ordered_wait(
         data_stream: DataStream,
         async_function: AsyncFunction[Any, Any],
-        timeout: Time | Duration | int,
+        timeout: Time | Duration | datetime.timedelta | int,
         capacity: int = 100,
         output_type: Any = None,
     ) -> DataStream:
@@ -71,7 +72,7 @@ class AsyncDataStream:
     def unordered_wait_with_retry(
         data_stream: DataStream,
         async_function: AsyncFunction[Any, Any],
-        timeout: Time | Duration | int,
+        timeout: Time | Duration | datetime.timedelta | int,
         async_retry_strategy: AsyncRetryStrategy[Any],
         capacity: int = 100,
         output_type: Any = None,
@@ -87,7 +88,7 @@ class AsyncDataStream:
     def ordered_wait_with_retry(
         data_stream: DataStream,
         async_function: AsyncFunction[Any, Any],
-        timeout: Time | Duration | int,
+        timeout: Time | Duration | datetime.timedelta | int,
         async_retry_strategy: AsyncRetryStrategy[Any],
         capacity: int = 100,
         output_type: Any = None,

@@ -15,6 +15,7 @@ from weir.datastream import (
     CoMapFunction,
     CoProcessFunction,
     KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapFunction,
     OutputTag,
@@ -297,6 +298,80 @@ def test_a_side_output_can_be_keyed_and_the_main_stream_too():
     harness = run(env, 3)
     assert max(harness.collected(even)) == 12
     assert max(harness.collected(odd)) == 9
+
+
+SIDE = OutputTag("side")
+
+
+def both_ways(method, value):
+    """Give one result to the main output and one to a side output."""
+    yield method, value
+    yield SIDE, (method, -value)
+
+
+class CoSides(CoProcessFunction):
+    def process_element1(self, value, ctx):
+        yield from both_ways("first", value)
+
+    def process_element2(self, value, ctx):
+        yield from both_ways("second", value)
+
+
+class KeyedCoSides(KeyedCoProcessFunction):
+    def process_element1(self, value, ctx):
+        yield from both_ways("first", value)
+
+    def process_element2(self, value, ctx):
+        yield from both_ways("second", value)
+
+
+class BroadcastSides(BroadcastProcessFunction):
+    def process_element(self, value, ctx):
+        yield from both_ways("first", value)
+
+    def process_broadcast_element(self, value, ctx):
+        yield from both_ways("second", value)
+
+
+class KeyedBroadcastSides(KeyedBroadcastProcessFunction):
+    def process_element(self, value, ctx):
+        yield from both_ways("first", value)
+
+    def process_broadcast_element(self, value, ctx):
+        yield from both_ways("second", value)
+
+
+def of_itself(value):
+    return value
+
+
+# The function over two streams, and in how many of two subtasks a record of the second is.
+TWO_INPUTS = {
+    "co": (lambda a, b: a.connect(b).process(CoSides()), 1),
+    "keyed co": (
+        lambda a, b: a.connect(b).key_by(of_itself, of_itself).process(KeyedCoSides()),
+        1,
+    ),
+    "broadcast": (lambda a, b: a.connect(b.broadcast(FLAGS)).process(BroadcastSides()), 2),
+    "keyed broadcast": (
+        lambda a, b: a.key_by(of_itself).connect(b.broadcast(FLAGS)).process(KeyedBroadcastSides()),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TWO_INPUTS)
+def test_both_methods_of_a_function_of_two_streams_have_side_outputs(kind):
+    build, copies = TWO_INPUTS[kind]
+    env = environment()
+    main = build(env.from_sequence(1, 3), env.from_sequence(4, 6))
+    out = collect(main)
+    side = collect(main.get_side_output(SIDE).map(lambda v: (v[0], -v[1])))
+    harness = run(env, 2)
+    expected = Counter([("first", n) for n in (1, 2, 3)])
+    expected += Counter([("second", n) for n in (4, 5, 6)] * copies)
+    assert Counter(harness.collected(out)) == expected
+    assert Counter(harness.collected(side)) == expected
 
 
 def test_operators_may_have_different_parallelism():

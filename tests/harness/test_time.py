@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.harness.programs import environment, run, started
 
 from weir.common import Duration
 from weir.common.typeinfo import Types
 from weir.common.watermark_strategy import WatermarkStrategy
-from weir.datastream import KeyedCoProcessFunction, KeyedProcessFunction, TimeDomain
-from weir.datastream.state import ValueStateDescriptor
+from weir.datastream import (
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    TimeDomain,
+)
+from weir.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from weir.testing.harness import collect
 
 MIN = -(1 << 63)
@@ -176,6 +182,58 @@ def test_a_deleted_timer_does_not_fire():
     records = [("a", 1, True), ("b", 2, True), ("a", 3, False), ("c", 4, False)]
     collect(timed(env, records, Deleting()))
     assert run(env).collected() == ["b"]
+
+
+RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+
+
+class LateAlarm(KeyedBroadcastProcessFunction):
+    """Sets a timer ten seconds behind each record; when it fires, tells what was broadcast."""
+
+    def process_broadcast_element(self, value, ctx):
+        ctx.get_broadcast_state(RULES).put(value[0], value[1])
+
+    def process_element(self, value, ctx):
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 10_000)
+
+    def on_timer(self, timestamp, ctx):
+        rules = sorted(ctx.get_broadcast_state(RULES).keys())
+        yield ctx.get_current_key(), timestamp, ctx.time_domain(), rules
+
+
+def test_timers_beside_a_broadcast_fire_by_the_slower_of_both_streams():
+    env = environment()
+    records, rules = (
+        env.from_collection([]).uid(uid).assign_timestamps_and_watermarks(in_order())
+        for uid in ("records", "rules")
+    )
+    keyed = records.key_by(lambda v: v[0])
+    collect(keyed.connect(rules.broadcast(RULES)).process(LateAlarm()).uid("alarms"))
+    harness = started(env, 2)
+    harness.run_epoch({0: [("a", 1_000), ("b", 2_000)], 1: [("r", 1_000)]}, checkpoint=True)
+    harness.kill_slot(0)
+    harness.fail_over()
+    harness.run_epoch({0: [("a", 20_000)]})
+    assert harness.collected() == []
+    harness.run_epoch({1: [("s", 11_001)]})
+    domain = TimeDomain.EVENT_TIME
+    assert harness.collected() == [("a", 11_000, domain, ["r", "s"])]
+    harness.finish()
+    assert sorted(r[:2] for r in harness.collected()[1:]) == [("a", 30_000), ("b", 12_000)]
+
+
+@pytest.mark.parametrize("interval_ms", [0, 2000])
+def test_watermarks_move_once_an_epoch_whatever_their_interval_is(interval_ms):
+    env = environment()
+    env.get_config().set_auto_watermark_interval(interval_ms)
+    assert env.get_config().get_auto_watermark_interval() == interval_ms
+    collect(timed(env, [("k", 10), ("k", 20), ("k", 30)], Timers()))
+    harness = started(env, 1)
+    for _ in range(3):  # while the clock stands still
+        harness.run_epoch(take=1)
+    seen = [r[2:] for r in harness.collected() if r[0] == "seen"]
+    assert seen == [(10, MIN), (20, 9), (30, 19)]
+    assert [r[2:] for r in fired(harness)] == [(10, 19), (20, 29)]
 
 
 class Watermark(KeyedCoProcessFunction):

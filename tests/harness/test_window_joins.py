@@ -8,8 +8,19 @@ from tests.harness.programs import environment, run, started
 from weir.checkpoint.store import list_completed
 from weir.common import Types
 from weir.common.watermark_strategy import WatermarkStrategy
-from weir.datastream import CoGroupFunction, FlatJoinFunction, JoinFunction
-from weir.datastream.window import CountEvictor, TumblingEventTimeWindows
+from weir.datastream import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessFunction
+from weir.datastream.window import (
+    CountEvictor,
+    CountTrigger,
+    DeltaEvictor,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    PurgingTrigger,
+    SessionWindowTimeGapExtractor,
+    SlidingEventTimeWindows,
+    TimeEvictor,
+    TumblingEventTimeWindows,
+)
 from weir.errors import UsageError
 from weir.offline import describe
 from weir.storage.local import LocalStorage
@@ -126,6 +137,131 @@ def test_late_records_of_either_stream_are_dropped_and_counted():
     assert harness.metrics("groups")["numLateRecordsDropped"] == [2]
     harness.finish()
     assert harness.collected()[2:] == [([], [8]), ([9], [])]
+
+
+# ---- what decides when windows fire, and what they hold
+
+
+def numbered(first, second):
+    return first[-1], second[-1]
+
+
+def met(settle, steps, meeting="join", function=numbered):
+    """Let (side, number) come, each in an epoch of its own; return the results of each and the end.
+
+    The watermark is one below the smaller of the last numbers of both sides.
+    """
+    env = environment()
+    first, second = timed(env, []), timed(env, [])
+    joined = getattr(first, meeting)(second).where(key).equal_to(key)
+    collect(settle(joined).apply(function))
+    harness, results = started(env, 1), []
+    for side, number in steps:
+        before = len(harness.collected())
+        harness.run_epoch({side: [("a", number)]})
+        results.append(harness.collected()[before:])
+    before = len(harness.collected())
+    harness.finish()
+    return [*results, harness.collected()[before:]]
+
+
+FOUR = [(0, 0), (1, 1), (0, 2), (1, 2)]
+TEN = TumblingEventTimeWindows.of(10)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "second_time"),
+    [
+        (CountTrigger.of(2), [(0, 1), (0, 2), (2, 1), (2, 2)]),
+        (PurgingTrigger.of(CountTrigger.of(2)), [(2, 2)]),
+    ],
+    ids=["keeping", "purging"],
+)
+def test_a_trigger_counts_the_records_of_both_streams(trigger, second_time):
+    found = met(lambda joined: joined.window(TEN).trigger(trigger), FOUR)
+    assert found == [[], [(0, 1)], [], second_time, []]
+
+
+def test_a_trigger_lets_groups_come_before_their_window_is_over():
+    early = PurgingTrigger.of(CountTrigger.of(1))
+    found = met(lambda joined: joined.window(TEN).trigger(early), FOUR, "co_group", Groups())
+    assert found == [[([0], [])], [([], [1])], [([2], [])], [([], [2])], []]
+
+
+@pytest.mark.parametrize(
+    ("evictor", "expected"),
+    [
+        (CountEvictor.of(2), [(2, 1)]),
+        (TimeEvictor.of(2), [(2, 1)]),
+        (DeltaEvictor.of(1, lambda older, newer: int(older[0] != newer[0])), []),
+        (CountEvictor.of(2, True), [(0, 1), (2, 1)]),
+    ],
+    ids=["count", "time", "side", "after"],
+)
+def test_an_evictor_sees_the_records_of_both_streams_in_their_order(evictor, expected):
+    found = met(lambda joined: joined.window(TEN).evictor(evictor), FOUR[:3])
+    assert found == [[], [], [], expected]
+
+
+@pytest.mark.parametrize(
+    ("trigger", "again"),
+    [(None, [(0, 1), (2, 1)]), (PurgingTrigger.of(EventTimeTrigger.create()), [])],
+    ids=["keeping", "purging"],
+)
+def test_a_late_record_meets_what_its_window_still_holds(trigger, again):
+    def settle(joined):
+        windows = joined.window(TumblingEventTimeWindows.of(3)).allowed_lateness(3)
+        return windows if trigger is None else windows.trigger(trigger)
+
+    found = met(settle, [(0, 0), (1, 1), (0, 4), (1, 4), (0, 2), (0, 9), (1, 9), (0, 2)])
+    # At 3 the first window is over but stays, at 8 it is gone.
+    assert found == [[], [], [], [(0, 1)], again, [], [(4, 4)], [], [(9, 9)]]
+
+
+class Stamped(ProcessFunction):
+    def process_element(self, value, ctx):
+        yield *value, ctx.timestamp()
+
+
+def test_a_pair_is_joined_once_for_each_sliding_window_that_has_both():
+    env = environment()
+    first = timed(env, [("a", 1), ("b", 2), ("a", 5)])
+    second = timed(env, [("a", 1), ("a", 3), ("b", 9)])
+    joined = first.join(second).where(key).equal_to(key).window(SlidingEventTimeWindows.of(4, 2))
+    collect(joined.apply(numbered).process(Stamped()))
+    assert sorted(run(env).collected()) == [(1, 1, 1), (1, 1, 3), (1, 3, 3), (5, 3, 5)]
+
+
+def test_groups_of_sliding_windows_are_those_of_each_window():
+    env = environment()
+    first, second = timed(env, [("a", 1)]), timed(env, [("a", 3)])
+    grouped = first.co_group(second).where(key).equal_to(key)
+    collect(grouped.window(SlidingEventTimeWindows.of(4, 2)).apply(Groups()))
+    assert run(env).collected() == [([1], []), ([1], [3]), ([], [3])]
+
+
+def test_a_record_of_the_other_stream_makes_two_sessions_one():
+    found = met(
+        lambda joined: joined.window(EventTimeSessionWindows.with_gap(5)),
+        [(0, 0), (0, 8), (1, 4), (1, 20)],
+    )
+    # Of two sessions that became one, records may come in either order.
+    assert [sorted(pairs) for pairs in found] == [[], [], [], [], [(0, 4), (8, 4)]]
+
+
+class GapOfTheSide(SessionWindowTimeGapExtractor):
+    def extract(self, element):
+        side, first, second = element
+        assert (first is None, second is None) == ((False, True), (True, False))[side]
+        return (10, 1)[side]
+
+
+def test_a_gap_is_told_from_the_record_and_its_side():
+    found = met(
+        lambda joined: joined.window(EventTimeSessionWindows.with_dynamic_gap(GapOfTheSide())),
+        [(0, 0), (1, 5), (1, 12), (0, 14)],
+    )
+    assert found == [[], [], [], [(0, 5)], []]
 
 
 def test_keys_of_different_types_are_refused():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.nfa.notation import Event, found, pattern_of
+from tests.unit.nfa.notation import Event, found, pattern_of, takes
 
 from weir.cep import AfterMatchSkipStrategy as Skip
 from weir.cep import Pattern, SimpleCondition, WithinType
@@ -51,6 +51,51 @@ def test_exactly_the_window_apart_is_too_late():
 def test_the_events_of_a_loop_may_be_bound_in_time():
     pattern = Pattern.begin("a").where(lambda e: e.kind == "a").times(2, window_time=3)
     assert found(pattern, "a1@1 a2@3 a3@6")[0] == ["a1 a2"]
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a1@1 a2@3 a3@5", ["a1", "a1 a2", "a1 a2 a3", "a2", "a2 a3", "a3"]),
+        ("a1@1 a2@3 a3@6 a4@7", ["a1", "a1 a2", "a2", "a3", "a3 a4", "a4"]),
+        ("a1@1 x@2 a2@3", ["a1", "a1 a2", "a2"]),
+        ("a1@1 x@3 a2@4", ["a1", "a2"]),
+    ],
+)
+def test_the_events_of_a_loop_without_end_may_be_bound_in_time(text, expected, pauses):
+    pattern = Pattern.begin("a").where(takes("a")).one_or_more(window_time=3)
+    assert sorted(found(pattern, text, pauses=pauses)[0]) == expected
+
+
+@pytest.mark.parametrize("pauses", [False, True])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a1@1 a2@3 a3@5 a4@8", ["a1 a2", "a1 a2 a3", "a2 a3"]),
+        ("a1@1 a2@4 a3@6", ["a2 a3"]),
+        ("a1@1 x@2 a2@3 x@4 a3@6", ["a1 a2"]),
+    ],
+)
+def test_what_a_loop_needs_at_least_is_bound_in_time_too(text, expected, pauses):
+    pattern = Pattern.begin("a").where(takes("a")).times_or_more(2, window_time=3)
+    assert sorted(found(pattern, text, pauses=pauses)[0]) == expected
+
+
+@pytest.mark.parametrize(
+    "quantified",
+    [lambda p: p.one_or_more(3), lambda p: p.times_or_more(1, 3), lambda p: p.times(1, 2, 3)],
+    ids=["one_or_more", "times_or_more", "times"],
+)
+def test_the_first_event_of_a_loop_may_be_far_from_the_one_before(quantified):
+    pattern = quantified(pattern_of("c").followed_by("a").where(takes("a")))
+    assert sorted(found(pattern, "c@1 a1@9 a2@11 a3@14")[0]) == ["c a1", "c a1 a2"]
+
+
+def test_a_loop_that_is_bound_wider_than_the_pattern_is_refused():
+    pattern = Pattern.begin("a").where(takes("a")).one_or_more(6).within(5)
+    with pytest.raises(UsageError, match=r"cannot be larger .*'a' has 6 ms, the pattern 5 ms"):
+        compile_pattern(spec_of(pattern))
 
 
 def test_a_bound_between_events_holds_while_others_are_passed_over():

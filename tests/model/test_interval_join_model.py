@@ -13,20 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.examples import examples
 from tests.harness.joining import Pairs, between, left, right, watermark
+from tests.model.disturbed_job import DISTURBANCES, DisturbedJob
 
 from weir.datastream import OutputTag, StreamExecutionEnvironment
-from weir.errors import WeirError
 from weir.runtime import interval_join
 from weir.runtime.interval_join import PENDING_MAX
-from weir.testing.campaign_backends import settings_of
-from weir.testing.harness import HarnessOptions, JobHarness, collect
+from weir.testing.harness import collect
 
 MIN = -(1 << 63)
 LATE = {"L": OutputTag("late left"), "R": OutputTag("late right")}
 times = st.integers(0, 12)
 keys = st.sampled_from("ab")
 events = st.tuples(st.sampled_from("LR"), keys, times)
-disturbances = st.sampled_from(["none", "none", "kill", "rescale", "successor"])
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ steps = st.builds(
     Step,
     st.lists(events, max_size=8),
     st.none() | st.integers(-2, 16),
-    disturbances,
+    DISTURBANCES,
     st.integers(1, 3),
 )
 bounds = st.tuples(st.integers(-4, 4), st.integers(-4, 4)).map(sorted)
@@ -84,8 +82,8 @@ class Model:
         return event[3] + max(self.upper if event[0] == "L" else -self.lower, 0)
 
 
-class Job:
-    """A job and its successors: what all of them gave."""
+class Job(DisturbedJob):
+    """An interval join; `main` and `sides` are the handles of its results."""
 
     def __init__(self, lower: int, upper: int, kind: str) -> None:
         env = StreamExecutionEnvironment()
@@ -93,26 +91,7 @@ class Job:
         joined = join.side_output_right_late_data(LATE["R"]).process(Pairs()).uid("join")
         self.main = collect(joined)
         self.sides = [collect(joined.get_side_output(tag)) for tag in LATE.values()]
-        options = HarnessOptions(backend=settings_of(kind))
-        self.harness = JobHarness(env.build_graph(), 2, options).start()
-        self.earlier: list[JobHarness] = []
-
-    def disturb(self, how: str, parallelism: int) -> None:
-        harness = self.harness
-        if how == "kill":
-            harness.kill_slot(0)
-            with pytest.raises(WeirError):
-                harness.run_epoch(take=0, checkpoint=True)
-            harness.fail_over()
-        elif how == "rescale":
-            asked = harness.control.rescale(parallelism)
-            harness.turn_until(asked.done)
-        elif how == "successor":
-            self.earlier.append(harness)
-            self.harness = harness.restart(parallelism)
-
-    def results(self, handle: int) -> list[tuple]:
-        return [r for job in (*self.earlier, self.harness) for r in job.collected(handle)]
+        super().__init__(env, kind)
 
 
 @pytest.mark.parametrize("pending", [PENDING_MAX, 2], ids=["in memory", "in state"])

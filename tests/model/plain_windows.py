@@ -13,6 +13,7 @@ from collections import defaultdict
 from tests.window_driver import MAX, MIN
 
 from weir.datastream.window import MergingWindowAssigner
+from weir.keygroup import key_group
 from weir.window.evictors import TimestampedValue
 
 
@@ -40,6 +41,8 @@ class Cell:
 
 class PlainWindows:
     """Windows of keys; `results` are (key, bounds if it has them, sorted values) with stamps."""
+
+    max_parallelism = 128
 
     def __init__(self, assigner, trigger, evictor=None, lateness=0, subtask_of=None):
         self.wm, self.now = MIN, 0
@@ -80,6 +83,9 @@ class PlainWindows:
 
     def get_runtime_context(self):
         return self
+
+    def key_group(self):
+        return key_group(self.key, self.max_parallelism)
 
     def get_state(self, descriptor):
         return Cell(self.cells, (self.key, None, descriptor.name), descriptor)

@@ -7,6 +7,8 @@ A job may also go on as another one, with other windows, another trigger and ano
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.databases import scratch_directory
@@ -42,6 +44,8 @@ from weir.datastream.window import (
     TimeEvictor,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    Window,
+    WindowStagger,
 )
 from weir.keygroup import key_group
 from weir.testing.backend_snapshot_conformance import source_of, write_file
@@ -57,6 +61,51 @@ def gap(record):
     return 1 + record[1] % 7
 
 
+@dataclass(frozen=True, order=True)
+class Stay(Window):
+    """A window of the program's own, stored pickled."""
+
+    start: int
+    end: int
+
+    def max_timestamp(self):
+        return self.end - 1
+
+    def intersects(self, other):
+        return self.start < other.end and other.start < self.end
+
+    def cover(self, other):
+        return Stay(min(self.start, other.start), max(self.end, other.end))
+
+
+class Stays(MergingWindowAssigner[tuple, Stay]):
+    """Sessions of the program's own: those that only touch stay apart."""
+
+    def assign_windows(self, element, timestamp, context):
+        return [Stay(timestamp, timestamp + 5)]
+
+    def get_default_trigger(self, env):
+        return EventTimeTrigger.create()
+
+    def get_window_serializer(self):
+        return None
+
+    def is_event_time(self):
+        return True
+
+    def merge_windows(self, windows, callback):
+        groups = []
+        for window in sorted(windows):
+            if groups and groups[-1][0].intersects(window):
+                covered, members = groups.pop()
+                groups.append((covered.cover(window), [*members, window]))
+            else:
+                groups.append((window, [window]))
+        for covered, members in groups:
+            if len(members) > 1:
+                callback.merge(members, covered)
+
+
 ASSIGNERS = [
     TumblingEventTimeWindows.of(10, 3),
     SlidingEventTimeWindows.of(12, 5, -2),
@@ -70,6 +119,10 @@ ASSIGNERS = [
     GlobalWindows.create(),
     CountTumblingWindowAssigner.of(3),
     CountSlidingWindowAssigner.of(4, 3),
+    TumblingEventTimeWindows.of(10, 3, WindowStagger.NATURAL),
+    TumblingEventTimeWindows.of(10, 0, WindowStagger.RANDOM),
+    TumblingProcessingTimeWindows.of(10, 0, WindowStagger.NATURAL),
+    Stays(),
 ]
 LENGTHS = st.integers(1, 9)
 PLAIN = st.one_of(
@@ -134,6 +187,7 @@ class Subject:
         self.plain = PlainWindows(
             terms[0], self.default(terms), *terms[2:], subtask_of=self.subtask_of
         )
+        self.plain.max_parallelism = self.driver.node.max_parallelism
         self.watermark = self.now = 0
 
     @staticmethod

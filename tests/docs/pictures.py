@@ -1,4 +1,4 @@
-"""The pictures of windows, joins and patterns: each shows what the program it is about does.
+"""The pictures of windows, joins and the like: each shows what the program it is about does.
 
 `python tests/docs/pictures.py --write` writes them to `docs/pictures`, `test_reference.py` compares
 them. Nothing is drawn by hand: the programs run here, in the harness, one record in an epoch.
@@ -6,6 +6,7 @@ them. Nothing is drawn by hand: the programs run here, in the harness, one recor
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,8 @@ from weir.cep import CEP, AfterMatchSkipStrategy, Pattern  # noqa: E402
 from weir.common import Duration, Types, WatermarkStrategy  # noqa: E402
 from weir.connector.decoder import Partition  # noqa: E402
 from weir.datastream import (  # noqa: E402
+    AsyncDataStream,
+    AsyncFunction,
     KeyedProcessFunction,
     OutputTag,
     ProcessJoinFunction,
@@ -353,6 +356,57 @@ def watermarks() -> Picture:
     )
 
 
+QUESTIONS = ("abc", "def")
+ANSWERS = "cabfde"
+
+
+class Answers(AsyncFunction):
+    """Gets its answers in the order of `ANSWERS`: each waits for the one before it."""
+
+    def open(self, runtime_context: Any) -> None:
+        """Begin with no answers."""
+        self.there = {name: asyncio.Event() for name in ANSWERS}
+
+    async def async_invoke(self, value: str) -> list[str]:
+        """Return the name of the record."""
+        place = ANSWERS.index(value)
+        if place:
+            await self.there[ANSWERS[place - 1]].wait()
+        self.there[value].set()
+        return [value]
+
+
+def async_order() -> Picture:
+    """In which order answers leave."""
+
+    def lane(title: str, wait: Any) -> Lane:
+        env = StreamExecutionEnvironment.get_execution_environment()
+        handle = collect(wait(env.from_collection([], Types.STRING()), Answers(), 0))
+        job = JobHarness(env.build_graph(), 1, HarnessOptions(partitions=1)).start()
+        for epoch in QUESTIONS:
+            job.run_epoch(list(epoch))
+        job.finish()
+        return in_turn(title, job.collected(handle), "fires")
+
+    def in_turn(title: str, names: Any, kind: str = "event") -> Lane:
+        return Lane(title, tuple(Event(n, name, kind) for n, name in enumerate(names, 1)))
+
+    epochs = (Span(0.6, 3.6, "first", "faint"), Span(3.6, 6.6, "second", "faint"))
+    return Picture(
+        "Six records of two epochs, and their answers in another order: ordered_wait gives results "
+        "in the order of the records, unordered_wait in that of the answers",
+        *(0, 7),
+        (
+            Lane("epochs", epochs),
+            in_turn("records", "".join(QUESTIONS)),
+            in_turn("answers come", ANSWERS, "other"),
+            lane("ordered_wait", AsyncDataStream.ordered_wait),
+            lane("unordered_wait", AsyncDataStream.unordered_wait),
+        ),
+        moments=("", *(f"{n}." for n in range(1, 7)), ""),
+    )
+
+
 ORDERS: list[Record] = [("k", "a", 2), ("k", "b", 7), ("k", "c", 9)]
 PAYMENTS: list[Record] = [("k", "x", 1), ("k", "y", 4), ("k", "z", 10), ("k", "u", 16)]
 SHIPPED: list[Record] = [("k", "x", 1), ("k", "y", 4), ("k", "z", 8), ("k", "u", 16)]
@@ -536,6 +590,7 @@ PICTURES: dict[str, Callable[[], Picture]] = {
     "triggers": triggers,
     "evictors": evictors,
     "lateness": lateness,
+    "async-order": async_order,
     "interval-join": interval_join,
     "window-join": window_join,
     "pattern-contiguity": contiguity,

@@ -40,7 +40,7 @@ from weir.datastream.window import (
 )
 from weir.errors import JobExecutionError, UsageError
 from weir.keygroup import KeyGroupRange
-from weir.offline import read_snapshot
+from weir.offline import SavepointEdit, read_snapshot
 from weir.offline.key_readers import ReadKeys, ReadWindows
 from weir.runtime.window_contents import ReduceFold
 from weir.state_processor import (
@@ -469,20 +469,62 @@ def test_operators_are_removed_renamed_and_replaced(tmp_path):
     second.remove_operator("one").change_operator_identifier("two", "deux")
     second.remove_operator(OperatorIdentifier.for_uid("three"))
     second.with_operator("three", OperatorTransformation.bootstrap_with(more).transform(Buffer()))
-    contents = read_snapshot(second.write(str(tmp_path / "savepoint-second")))
-    found = {
-        op.uid: sorted(contents.operator_state(op.uid, "buffer").elements())
-        for op in contents.snapshot.metadata.operators
-    }
+    found = buffered(second.write(str(tmp_path / "savepoint-second")))
     assert found == {"deux": [1, 2, 3], "three": [9]}
     again = SavepointWriter.from_existing_savepoint(env, place)
-    again.with_operator("three", OperatorTransformation.bootstrap_with(more).transform(Buffer()))
+    buffer = OperatorTransformation.bootstrap_with(more).transform(Buffer())
     with pytest.raises(UsageError, match="'three' is there already: remove it first"):
-        again.write(str(tmp_path / "savepoint-again"))
+        again.with_operator("three", buffer)
     with pytest.raises(UsageError, match="there is no operator"):
         SavepointWriter.from_existing_savepoint(env, place).remove_operator("four")
     with pytest.raises(UsageError, match=r"OperatorIdentifier.for_uid"):
         SavepointWriter.from_existing_savepoint(env, place).remove_operator(4)
+
+
+def buffered(place):
+    """What the operators of a savepoint have in their buffers, by uid."""
+    contents = read_snapshot(place)
+    return {
+        op.uid: sorted(contents.operator_state(op.uid, "buffer").elements())
+        for op in contents.snapshot.metadata.operators
+    }
+
+
+def test_operators_that_were_added_are_removed_and_renamed_as_those_that_were_there(tmp_path):
+    env = environment()
+
+    def buffer(number):
+        numbers = env.from_collection([number], Types.LONG())
+        return OperatorTransformation.bootstrap_with(numbers).transform(Buffer())
+
+    writer = SavepointWriter.new_savepoint(env, 8)
+    for number, uid in enumerate(("one", "two", "three")):
+        writer.with_operator(uid, buffer(number))
+    writer.remove_operator("one").change_operator_identifier("two", "deux")
+    writer.with_operator("one", buffer(7))
+    for uid in ("one", "deux", "three"):
+        with pytest.raises(UsageError, match="is there already"):
+            writer.with_operator(uid, buffer(8))
+        with pytest.raises(UsageError, match=f"another operator has the uid '{uid}'"):
+            writer.change_operator_identifier("three", uid)
+    place = writer.write(str(tmp_path / "savepoint-first"))
+    assert buffered(place) == {"one": [7], "deux": [1], "three": [2]}
+    writer.change_operator_identifier("three", "trois").remove_operator("one")
+    again = writer.write(str(tmp_path / "savepoint-second"))
+    assert buffered(again) == {"deux": [1], "trois": [2]}
+
+
+def test_states_of_an_operator_that_a_bootstrap_makes_cannot_be_given_as_rows(tmp_path):
+    env = environment()
+    numbers = env.from_collection([1, 2], Types.LONG())
+    edit = SavepointEdit.new()
+    writer = SavepointWriter(env, edit, 8)
+    writer.with_operator("one", OperatorTransformation.bootstrap_with(numbers).transform(Buffer()))
+    writer.write(str(tmp_path / "savepoint-first"))
+    with pytest.raises(UsageError, match="a bootstrap makes the state of operator 'one'"):
+        edit.with_max_parallelism("one", 16)
+    with pytest.raises(UsageError, match="a bootstrap makes the state of operator 'one'"):
+        edit.with_operator_state("one", "buffer", "SPLIT", (Types.LONG(), None), [3])
 
 
 class Raises(KeyedStateBootstrapFunction):

@@ -24,6 +24,7 @@ from weir.clock import Clock, SystemClock
 from weir.connector.decoder import Piece
 from weir.errors import UsageError
 from weir.graph.plan import JobPlan, OperatorNode
+from weir.ids import operator_id
 from weir.offline.writing import Target
 from weir.runtime.catalog import slot_operator
 from weir.runtime.frame import (
@@ -70,6 +71,12 @@ class Bootstrap:
     def operator(self) -> OperatorNode:
         """The operator whose state is made."""
         return self.plan.operators[-1]
+
+    def renamed(self, uid: str) -> Bootstrap:
+        """Return the same bootstrap for an operator of another uid."""
+        before = self.plan.operators
+        node = replace(self.operator, id=operator_id(uid), uid=uid)
+        return replace(self, plan=replace(self.plan, operators=[*before[:-1], node]))
 
     def frames(self, partition: int, pieces: Iterable[tuple[int, Piece]]) -> Iterator[list[Frame]]:
         """Run what comes before the operator over records of the sources, given by their index."""

@@ -108,6 +108,8 @@ class SnapshotContents:
     def table(self, operator: str, state: str) -> StateTable:
         """Return one state, given the uid, id or name of its operator, and its own name.
 
+        Where keyed and operator state have the same name, it is the keyed one.
+
         Raises:
             UsageError: there is none.
             CorruptStateError: a file is damaged.
@@ -142,9 +144,11 @@ class SnapshotContents:
 
     def operator_state(self, operator: str, state: str) -> ElementTable:
         """Return an operator state; raises as `table` does, also for one that is keyed."""
+        record = self.snapshot.operator(operator)
+        elements = element_tables(self.snapshot, record, unpickle=self.unpickle)
+        if state in elements:  # keyed state may have that name, too
+            return elements[state]
         found = self.table(operator, state)
-        if isinstance(found, ElementTable):
-            return found
         msg = f"state {state!r} of operator {operator!r} is {found.kind}, not operator state"
         raise UsageError(msg)
 
@@ -191,7 +195,7 @@ class SnapshotContents:
         rows = []
         for part in table.parts:
             for data in part.reader.sections(part.addresses):
-                for number, transaction in _prepared(loads_plain(data), part.reader.name):
+                for number, transaction in transactions_in(data, part.reader.name):
                     rows.append((part.subtask, number, transaction))
         return Rows(COMMITTABLES, "transactions of a sink", _TRANSACTIONS, tuple(rows))
 
@@ -221,9 +225,14 @@ class SnapshotContents:
         return stored_kinds(self.snapshot.keyed_sources(operator, everything))
 
 
-def _prepared(entry: Any, origin: str) -> list[tuple[int, str]]:
+def transactions_in(data: bytes, origin: str) -> list[tuple[int, str]]:
+    """Return the transactions in an element of a sink's state for them, with their checkpoint.
+
+    Raises:
+        CorruptStateError: it is none; `origin` tells where it is.
+    """
     try:
-        number, transactions = _decode_prepared(entry)
+        number, transactions = _decode_prepared(loads_plain(data))
     except (msgspec.MsgspecError, TypeError) as error:
         msg = f"a transaction in {origin!r} is not in the known form ({error})"
         raise CorruptStateError(msg) from error

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import msgspec
+import pyarrow as pa
 
 from weir.checkpoint.metadata import (
     FileRecord,
@@ -20,12 +21,16 @@ from weir.codec.plain import PlainCodec
 from weir.codec.portable import Portable
 from weir.common.typeinfo import PickledBytesTypeInfo
 from weir.errors import UsageError
+from weir.ids import operator_id
 from weir.keygroup import range_of
 from weir.offline.bootstrap import Bootstrap, BootstrapInput
+from weir.offline.contents import transactions_in
 from weir.offline.encoding import no_batch
+from weir.offline.export import conform
 from weir.offline.keyed import Layout, StoredKind
 from weir.offline.opened import OpenSnapshot
 from weir.offline.spilled import RowsByGroup, SpilledRows
+from weir.offline.tables import MAP_KEY, VALUE
 from weir.offline.writing import NewElements, Target, copy_file, write_keyed
 
 _HEAD_LINES: Final = 2
@@ -103,19 +108,27 @@ class GivenRows:
             ]
 
 
-def dealt(
-    width: int,
-    mode: Any,
-    forms: tuple[Portable, Portable | None],
-    elements: Iterable[Any],
-) -> NewElements:
-    """Deal elements out to subtasks in turn; those of a broadcast state go to all."""
-    found = list(elements)
-    if mode == "BROADCAST":
-        parts = [found] * width
-    else:
-        parts = [found[index::width] for index in range(width)]
-    return NewElements.of(mode, forms[0], forms[1], parts)
+@dataclass(frozen=True)
+class GivenElements:
+    """The elements of an operator state, with the forms of its values and of its map keys."""
+
+    mode: Any
+    forms: tuple[Portable, Portable | None]
+    elements: list[Any]
+
+    def dealt(self, width: int) -> NewElements:
+        """Deal the elements out to subtasks in turn; those of a broadcast state go to all."""
+        found = self.elements
+        if self.mode == "BROADCAST":
+            parts = [found] * width
+        else:
+            parts = [found[index::width] for index in range(width)]
+        return NewElements.of(self.mode, *self.forms, parts=parts)
+
+    def transactions(self, name: str) -> list[tuple[int, str]]:
+        """Return the transactions that they are, where they are the state of a sink for those."""
+        [entries] = self.dealt(1).elements
+        return [found for data in entries for found in transactions_in(data, name)]
 
 
 def prepared(transactions: Iterable[tuple[int, str]], *, pickled: bool) -> list[bytes]:
@@ -135,6 +148,31 @@ def elements_of(column: Any, of: Portable) -> list[Any]:
     return of.values(column)
 
 
+def elements_of_table(
+    table: Any, name: str, value: Portable, map_key: Portable | None
+) -> list[Any]:
+    """Return the elements of an operator state in a table of Arrow; those of a map as (key, value).
+
+    Raises:
+        UsageError: columns do not fit, or a map key is there twice.
+    """
+    fields = [(VALUE, value.arrow)]
+    if map_key is not None:
+        fields.append((MAP_KEY, map_key.arrow))
+    elements: list[Any] = []
+    for batch in table.to_batches():
+        found = conform(batch, pa.schema(fields))
+        values = elements_of(found.column(0), value)
+        if map_key is None:
+            elements += values
+        else:
+            elements += zip(elements_of(found.column(1), map_key), values, strict=True)
+    if map_key is not None and len({key for key, _ in elements}) != len(elements):
+        msg = f"a map key of broadcast state {name!r} is there twice"
+        raise UsageError(msg)
+    return elements
+
+
 def has_raw_keyed(source: OpenSnapshot, operator_id: str, subtask: SubtaskRecord) -> bool:
     """Tell whether a subtask of an operator stored raw keyed state."""
     if subtask.file is None:
@@ -145,19 +183,44 @@ def has_raw_keyed(source: OpenSnapshot, operator_id: str, subtask: SubtaskRecord
 
 @dataclass
 class Pending:
-    """What was asked for one operator."""
+    """What was asked for one operator.
+
+    States in `keyed` and `elements` are new, those in `dropped` are not taken over; a name may be
+    in both. What was asked last counts.
+    """
 
     record: OperatorRecord
     source_id: str | None = None
     keyed: dict[str, tuple[StoredKind, KeyedRows]] = field(default_factory=dict)
-    elements: dict[str, Callable[[], NewElements]] = field(default_factory=dict)
+    elements: dict[str, GivenElements] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
     made: tuple[Bootstrap, BootstrapInput] | None = None
+    regrouped: bool = False
+
+    def remove(self, name: str) -> None:
+        """Leave the states of a name out, stored and new ones."""
+        self.dropped.add(name)
+        self.keyed.pop(name, None)
+        self.elements.pop(name, None)
+
+    def rename(self, uid: str) -> None:
+        """Give the operator another uid; what is stored is found by the id that it had."""
+        if self.made is not None:
+            self.made = (self.made[0].renamed(uid), self.made[1])
+        self.source_id = self.source_id or self.record.id
+        self.record = replace(self.record, id=operator_id(uid), uid=uid)
+
+    @property
+    def element_names(self) -> set[str]:
+        """The names of its operator states."""
+        stored = {name for subtask in self.record.subtasks for name in subtask.operator_states}
+        return {*self.elements, *(stored - self.dropped)}
 
     @property
     def is_changed(self) -> bool:
         """Tell whether its files cannot be taken over as they are."""
-        return bool(self.keyed or self.elements or self.dropped or self.source_id)
+        asked = self.keyed or self.elements or self.dropped
+        return bool(asked or self.source_id or self.regrouped)
 
     @property
     def has_attachments(self) -> bool:

@@ -24,20 +24,18 @@ from weir.keygroup import MAX_PARALLELISM_BOUND, range_of
 from weir.offline.bootstrap import Bootstrap, BootstrapInput
 from weir.offline.contents import SnapshotContents
 from weir.offline.edit_parts import (
+    GivenElements,
     GivenRows,
     KeyedRows,
     NewFiles,
     Pending,
-    dealt,
-    elements_of,
+    elements_of_table,
     has_raw_keyed,
     moved,
     prepared,
 )
-from weir.offline.export import conform
 from weir.offline.keyed import Layout, StoredKind, stored_kinds
 from weir.offline.opened import OpenSnapshot
-from weir.offline.tables import MAP_KEY, VALUE
 from weir.offline.writing import OperatorEdit, Target, kind_of
 from weir.runtime.sinks import COMMITTABLES
 from weir.runtime.window_contents import CONTENTS
@@ -120,7 +118,8 @@ class SavepointEdit:
         Raises:
             UsageError: it is there, or a number is out of bounds.
         """
-        if any(uid in (p.record.uid, p.record.id) for p in self._operators.values()):
+        known = {name for p in self._operators.values() for name in (p.record.uid, p.record.id)}
+        if not known.isdisjoint((uid, operator_id(uid))):
             msg = f"operator {uid!r} is there already: remove it first, or change its states"
             raise UsageError(msg)
         if not 1 <= parallelism <= max_parallelism <= MAX_PARALLELISM_BOUND:
@@ -172,24 +171,23 @@ class SavepointEdit:
         Raises:
             UsageError: there is no such operator, or another one has that uid.
         """
-        pending, new_id = self._find(which), operator_id(uid)
-        if new_id in self._operators:
+        pending = self._find(which)
+        if operator_id(uid) in self._operators:
             msg = f"another operator has the uid {uid!r}"
             raise UsageError(msg)
-        pending.source_id = pending.source_id or pending.record.id
         del self._operators[pending.record.id]
-        pending.record = replace(pending.record, id=new_id, uid=uid)
-        self._operators[new_id] = pending
+        pending.rename(uid)
+        self._operators[pending.record.id] = pending
         return self
 
     def with_max_parallelism(self, which: str, max_parallelism: int) -> SavepointEdit:
         """Give an operator another max parallelism: all its entries move to new key groups.
 
         Raises:
-            UsageError: the number is out of bounds or below the parallelism, or the operator has
-                raw keyed state, which belongs to key groups and not to keys.
+            UsageError: the number is out of bounds or below the parallelism, the operator has raw
+                keyed state, which belongs to key groups and not to keys, or a bootstrap makes it.
         """
-        pending = self._find(which)
+        pending = self._stored(which)
         record = pending.record
         if not record.parallelism <= max_parallelism <= MAX_PARALLELISM_BOUND:
             msg = (
@@ -207,7 +205,7 @@ class SavepointEdit:
                 if name not in pending.keyed:
                     table = contents.keyed_state(source_id, name)
                     pending.keyed[name] = (kind, GivenRows(table))
-        pending.record = replace(record, max_parallelism=max_parallelism)
+        pending.record, pending.regrouped = replace(record, max_parallelism=max_parallelism), True
         return self
 
     def remove_state(self, which: str, name: str) -> SavepointEdit:
@@ -217,12 +215,12 @@ class SavepointEdit:
             UsageError: there is none.
         """
         pending = self._find(which)
-        known = {*self.kinds(which), *self._element_names(pending)}
+        known = {*self.kinds(which), *pending.element_names}
         if name not in known:
             names = ", ".join(map(repr, sorted(known))) or "none"
             msg = f"operator {which!r} has no state {name!r}: there are {names}"
             raise UsageError(msg)
-        pending.dropped.add(name)
+        pending.remove(name)
         return self
 
     def kinds(self, which: str) -> dict[str, StoredKind]:
@@ -243,8 +241,10 @@ class SavepointEdit:
 
         Raises:
             UsageError: there is no such operator, or no kind is known, or its keys are of
-                another type than those of the operator's other states.
+                another type than those of the operator's other states, or a bootstrap
+                makes the operator.
         """
+        pending = self._stored(which)
         known = self.kinds(which)
         chosen = kind or known.get(name)
         if chosen is None:
@@ -257,9 +257,7 @@ class SavepointEdit:
                     f"same operator has keys of {found.type_of('key')!r}: they must be alike"
                 )
                 raise UsageError(msg)
-        pending = self._find(which)
         pending.keyed[name] = (chosen, rows)
-        pending.dropped.discard(name)
         return self
 
     def with_rows(
@@ -298,17 +296,8 @@ class SavepointEdit:
         types = (descriptor.value_type, descriptor.key_type if of_map else None)
         declared = [Types.PICKLED_BYTE_ARRAY() if t is None else t for t in types]
         value, key = (portable(found, self._unpickle, False) for found in declared)
-        fields = [(VALUE, value.arrow), *([(MAP_KEY, key.arrow)] if of_map else [])]
         table = self._arrow(rows)
-        elements: list[Any] = []
-        for batch in table.to_batches():
-            found = conform(batch, pa.schema(fields))
-            values = elements_of(found.column(0), value)
-            keys = elements_of(found.column(1), key) if of_map else []
-            elements += zip(keys, values, strict=True) if of_map else values
-        if of_map and len({k for k, _ in elements}) != len(elements):
-            msg = f"a map key of broadcast state {descriptor.name!r} is there twice"
-            raise UsageError(msg)
+        elements = elements_of_table(table, descriptor.name, value, key if of_map else None)
         chosen = (declared[0], declared[1] if of_map else None)
         return self.with_operator_state(which, descriptor.name, mode, chosen, elements=elements)
 
@@ -344,18 +333,15 @@ class SavepointEdit:
         A list is dealt out to the subtasks in turn, a broadcast map of (key, value) goes to all.
 
         Raises:
-            UsageError: there is no such operator or mode.
+            UsageError: there is no such operator or mode, or a bootstrap makes the operator.
         """
         if mode not in _MODES:
             msg = f"operator state {name!r} is {mode!r}, expected one of {', '.join(_MODES)}"
             raise UsageError(msg)
-        pending, given = self._find(which), list(elements)
+        pending = self._stored(which)
         value = portable(types[0], self._unpickle, False)
         key = None if types[1] is None else portable(types[1], self._unpickle, False)
-        pending.elements[name] = lambda: dealt(
-            pending.record.parallelism, mode, (value, key), given
-        )
-        pending.dropped.discard(name)
+        pending.elements[name] = GivenElements(mode, (value, key), list(elements))
         return self
 
     def with_source_position(
@@ -380,17 +366,12 @@ class SavepointEdit:
 
         `keep` is asked with the checkpoint that prepared one and the transaction, as
         `SnapshotContents.transactions` shows them. What is kept is committed by the job that starts
-        from the savepoint; what is dropped never is.
+        from the savepoint; what is dropped never is, whatever is kept later.
 
         Raises:
             UsageError: there is no such operator, or it is no sink that prepares transactions.
         """
-        pending = self._find(which)
-        if self._source is None or pending.made is not None:
-            msg = f"operator {which!r} is new: it has prepared no transactions"
-            raise UsageError(msg)
-        at = pending.source_id or pending.record.id
-        kept = [row[1:] for row in SnapshotContents(self._source).transactions(at).rows]
+        kept = self._transactions(which)
         types = (Types.PICKLED_BYTE_ARRAY(), None)
         pickled = portable(types[0], self._unpickle, False).codec.safe
         elements = prepared((row for row in kept if keep(*row)), pickled=pickled)
@@ -445,8 +426,8 @@ class SavepointEdit:
             return replace(record, subtasks=tuple(copied))
         edit = OperatorEdit(
             record,
-            elements={name: make() for name, make in pending.elements.items()},
-            dropped={*pending.dropped, *pending.keyed},
+            elements={n: given.dealt(record.parallelism) for n, given in pending.elements.items()},
+            dropped=pending.dropped,
             source=self._source,
             source_id=pending.source_id,
         )
@@ -479,11 +460,31 @@ class SavepointEdit:
         in_windows = CONTENTS in self.kinds(record.id)
         return Layout.of(kind, unpickle=self._unpickle, in_windows=in_windows, as_text=False)
 
-    def _element_names(self, pending: Pending) -> set[str]:
-        names = set(pending.elements)
-        for subtask in pending.record.subtasks:
-            names.update(subtask.operator_states)
-        return names - pending.dropped
+    def _transactions(self, which: str) -> list[tuple[int, str]]:
+        """Return the transactions that a sink had prepared, without those that were dropped."""
+        pending = self._find(which)
+        given = pending.elements.get(COMMITTABLES)
+        if given is not None:
+            return given.transactions(COMMITTABLES)
+        if self._source is None or not pending.record.subtasks:
+            msg = f"operator {which!r} is new, or has no state: it has prepared no transactions"
+            raise UsageError(msg)
+        if COMMITTABLES in pending.dropped:
+            msg = f"the transactions of operator {which!r} were removed: there are none to keep"
+            raise UsageError(msg)
+        at = pending.source_id or pending.record.id
+        return [row[1:] for row in SnapshotContents(self._source).transactions(at).rows]
+
+    def _stored(self, which: str) -> Pending:
+        """Return an operator whose states can be given one by one."""
+        pending = self._find(which)
+        if pending.made is not None:
+            msg = (
+                f"a bootstrap makes the state of operator {which!r} when this is written: give its "
+                "states and its max parallelism there, or change the savepoint that is written"
+            )
+            raise UsageError(msg)
+        return pending
 
     def _find(self, which: str) -> Pending:
         for pending in self._operators.values():

@@ -188,7 +188,11 @@ def _encoded(element: Any, of: Portable) -> bytes:
 
 @dataclass
 class OperatorEdit:
-    """What is to become of one operator: `files` are new keyed states by name and subtask."""
+    """What is to become of one operator.
+
+    `keyed` are the files of new keyed states, by name and subtask, `elements` new operator states.
+    Stored states of these names and kinds are replaced, whatever is `dropped` is not taken over.
+    """
 
     record: OperatorRecord
     keyed: dict[str, list[FileRecord]] = field(default_factory=dict)
@@ -196,11 +200,6 @@ class OperatorEdit:
     dropped: set[str] = field(default_factory=set)
     source: OpenSnapshot | None = None
     source_id: str | None = None
-
-    @property
-    def replaced(self) -> set[str]:
-        """The names of the states that are not taken over."""
-        return {*self.keyed, *self.elements, *self.dropped}
 
     def subtasks(self, target: Target) -> tuple[list[SubtaskRecord], list[list[FileRecord]]]:
         """Write what is taken over; returns the records without their files, and the files.
@@ -281,7 +280,7 @@ class _OwnFile:
             return {}
         wanted = KeyGroupRange(*old.keyed_range)
         record = replace(self._edit.record, id=self._source_id(), subtasks=(old,))
-        names = _AllBut(self._edit.replaced)
+        names = _AllBut({*self._edit.keyed, *self._edit.dropped})
         sources = common_sources(source.keyed_sources(record, wanted), wanted, names)
         carried: dict[str, Any] = {}
         for start in range(wanted.start, wanted.end + 1, _GROUPS_AT_ONCE):
@@ -300,8 +299,9 @@ class _OwnFile:
         reader = source.reader(old.file)
         part = reader.footer["operators"].get(self._source_id(), {})
         operator = {}
+        replaced = {*self._edit.elements, *self._edit.dropped}
         for name, entry in part.get("operator", {}).items():
-            if name not in self._edit.replaced:
+            if name not in replaced:
                 copied = _copied(reader, entry["elements"], writer)
                 operator[name] = {**entry, "elements": copied}
         groups = part.get("raw_keyed", {}).get("groups", {})

@@ -212,7 +212,7 @@ class SavepointWriter:
         self._edit = edit
         self._max_parallelism = max_parallelism
         self._settings: dict[str, Any] = {}
-        self._added: list[tuple[OperatorIdentifier, StateBootstrapTransformation]] = []
+        self._added: dict[str, tuple[OperatorIdentifier, StateBootstrapTransformation]] = {}
 
     @classmethod
     def new_savepoint(
@@ -249,13 +249,23 @@ class SavepointWriter:
     def with_operator(
         self, identifier: OperatorIdentifier | str, transformation: StateBootstrapTransformation
     ) -> SavepointWriter:
-        """Add an operator, or put one back that was removed, with state of its own."""
-        self._added.append((OperatorIdentifier.of(identifier), transformation))
+        """Add an operator, or put one back that was removed, with state of its own.
+
+        Raises:
+            UsageError: it is there.
+        """
+        named = OperatorIdentifier.of(identifier)
+        if self._is_there(named):
+            msg = f"operator {named.name!r} is there already: remove it first"
+            raise UsageError(msg)
+        self._added[named.uid_hash] = (named, transformation)
         return self
 
     def remove_operator(self, identifier: OperatorIdentifier | str) -> SavepointWriter:
         """Leave an operator out; raises UsageError when there is none."""
-        self._edit.remove_operator(OperatorIdentifier.of(identifier).name)
+        named = OperatorIdentifier.of(identifier)
+        if self._added.pop(named.uid_hash, None) is None:
+            self._edit.remove_operator(named.name)
         return self
 
     def change_operator_identifier(
@@ -270,8 +280,15 @@ class SavepointWriter:
         if named.uid is None:
             msg = "an operator gets another uid, not a hash: use OperatorIdentifier.for_uid()"
             raise UsageError(msg)
-        which = OperatorIdentifier.of(before).name
-        self._edit.change_operator_identifier(which, named.uid)
+        which = OperatorIdentifier.of(before)
+        if self._is_there(named):
+            msg = f"another operator has the uid {named.uid!r}"
+            raise UsageError(msg)
+        added = self._added.pop(which.uid_hash, None)
+        if added is None:
+            self._edit.change_operator_identifier(which.name, named.uid)
+        else:
+            self._added[named.uid_hash] = (named, added[1])
         return self
 
     def filter_transactions(
@@ -291,14 +308,24 @@ class SavepointWriter:
         """Make the state of new operators and write everything; returns where it is.
 
         Raises:
-            UsageError: something is at that place, or an operator is there twice.
+            UsageError: something is at that place, or a bootstrap cannot be run.
             JobExecutionError: a function raised; nothing is written.
             StorageError: a file cannot be read or written.
         """
-        for identifier, transformation in self._added:
-            self._edit.with_bootstrap(*self._bootstrap(identifier, transformation))
-        self._added = []
+        made = [self._bootstrap(*added) for added in self._added.values()]
+        for bootstrap, given in made:
+            self._edit.with_bootstrap(bootstrap, given)
+        self._added = {}
         return self._edit.write(path, StorageOptions.of(dict(options or {})))
+
+    def _is_there(self, named: OperatorIdentifier) -> bool:
+        if named.uid_hash in self._added:
+            return True
+        try:
+            self._edit.operator(named.uid_hash)
+        except UsageError:
+            return False
+        return True
 
     def _bootstrap(
         self, identifier: OperatorIdentifier, given: StateBootstrapTransformation

@@ -75,13 +75,19 @@ class ElementTable:
 
         What was pickled is its bytes, unless loading it was allowed.
         """
+        for key, data in self.stored():
+            value = self.decoded(self.value, data)
+            yield value if self.map_key is None else (self.decoded(self.map_key, key), value)
+
+    def stored(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the bytes of map key and value of each element; in a list the key is empty."""
         for part in self.parts:
             for data in part.reader.sections(part.addresses):
-                if self.map_key is None:
-                    yield self._decoded(self.value, data)
-                else:
-                    key, value = _pair(data, part.reader.name)
-                    yield self._decoded(self.map_key, key), self._decoded(self.value, value)
+                yield (b"", data) if self.map_key is None else _pair(data, part.reader.name)
+
+    def decoded(self, of: Portable, data: bytes) -> Any:
+        """Return a value or map key of some bytes, as `elements` does."""
+        return data if self._stays_bytes(of) else of.codec.decode(data)
 
     def _batch(self, part: StoredElements, start: int, data: list[bytes]) -> Any:
         if self.map_key is not None:
@@ -100,9 +106,6 @@ class ElementTable:
         if self._stays_bytes(of):
             return pa.array(data, pa.binary())
         return of.column([of.codec.decode(found) for found in data], name)
-
-    def _decoded(self, of: Portable, data: bytes) -> Any:
-        return data if self._stays_bytes(of) else of.codec.decode(data)
 
     def _stays_bytes(self, of: Portable) -> bool:
         return isinstance(of.type_info, PickledBytesTypeInfo) and not self.unpickle

@@ -10,6 +10,7 @@ import csv
 import datetime
 import io
 import json
+import math
 import os
 from collections.abc import Iterator
 from itertools import islice
@@ -27,9 +28,29 @@ FORMATS: Final = ("json", "csv", "parquet")
 
 
 def json_lines(batches: Iterator[Any]) -> Iterator[str]:
-    """Yield every row as one line of JSON; bytes are written in base 64."""
+    """Yield every row as one line of JSON; bytes are written in base 64.
+
+    Numbers that JSON does not have are the texts "NaN", "Infinity" and "-Infinity".
+    """
     for row in rows(batches):
-        yield json.dumps(row, default=_as_json, ensure_ascii=False)
+        yield to_json(row)
+
+
+def to_json(value: Any) -> str:
+    """Return a value of a row as JSON; raises TypeError for what has no form there."""
+    try:
+        return json.dumps(value, default=_as_json, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), default=_as_json, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """Return a value with texts for the numbers that JSON does not have."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return list(map(_finite, value)) if isinstance(value, (list, tuple)) else value
 
 
 def csv_lines(schema: Any, batches: Iterator[Any]) -> Iterator[str]:
@@ -223,7 +244,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False) if not value or value[0] == '"' else value
     if isinstance(value, (bool, list, dict, tuple)):
-        return json.dumps(value, default=_as_json, ensure_ascii=False)
+        return to_json(value)
     return str(_as_json(value)) if isinstance(value, (bytes, datetime.date)) else str(value)
 
 

@@ -1,8 +1,8 @@
 """Rows of a keyed state, put in the order of key groups in bounded memory.
 
 Rows are dealt out to buckets of neighbouring key groups. When there are too many in memory, all of
-them go to a file for each bucket. In the end one bucket after the other is read and sorted, so that
-memory holds a few megabytes, or one bucket.
+them go to a file for each bucket. In the end one bucket after the other is read; one of several key
+groups is dealt out again, so that memory holds a few megabytes, or one key group.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from weir.keygroup import KeyGroupRange
 from weir.offline.encoding import with_key_groups
 from weir.offline.export import conform
 from weir.offline.keyed import Layout
@@ -29,11 +30,19 @@ _BATCH_ROWS: Final = 1 << 16
 class SpilledRows:
     """Rows that come in any order, of one state; a context that removes its files."""
 
-    def __init__(self, layout: Layout, max_parallelism: int, held_bytes: int = HELD_BYTES) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        max_parallelism: int,
+        held_bytes: int = HELD_BYTES,
+        key_groups: KeyGroupRange | None = None,
+    ) -> None:
+        """Begin without rows; `key_groups` are those that rows can be in, else all of them."""
         self._layout = layout
         self._groups = max_parallelism
         self._limit = held_bytes
-        self._buckets = min(_BUCKETS, max_parallelism)
+        self._own = key_groups or KeyGroupRange(0, max_parallelism - 1)
+        self._buckets = min(_BUCKETS, len(self._own))
         self._held: list[list[Any]] = [[] for _ in range(self._buckets)]
         self._bytes = 0
         self._folder: Path | None = None
@@ -60,7 +69,7 @@ class SpilledRows:
         """Take some rows that have their key groups and all columns."""
         rows = rows.take(pc.sort_indices(rows.column(0)))
         column = rows.column(0).to_numpy(zero_copy_only=False).astype(np.int64)
-        owners = column * self._buckets // self._groups
+        owners = (column - self._own.start) * self._buckets // len(self._own)
         found, firsts, counts = np.unique(owners, return_index=True, return_counts=True)
         for owner, first, count in zip(found, firsts, counts, strict=True):
             self._held[int(owner)].append(rows.slice(int(first), int(count)))
@@ -100,6 +109,10 @@ class SpilledRows:
         self._end_writing()
         for bucket in range(self._buckets):
             parts = []
+            own = self._groups_of(bucket)
+            if bucket in spilled and len(own) > 1:
+                yield from self._dealt_again(bucket, own)
+                continue
             if bucket in spilled:
                 with self._path(bucket).open("rb") as file, pa.ipc.open_stream(file) as reader:
                     parts = reader.read_all().to_batches()
@@ -110,6 +123,22 @@ class SpilledRows:
                 table = pa.Table.from_batches(parts, self._layout.schema)
                 order = pc.sort_indices(table, [(KEY_GROUP, "ascending")])
                 yield from table.take(order).combine_chunks().to_batches(_BATCH_ROWS)
+
+    def _groups_of(self, bucket: int) -> KeyGroupRange:
+        first, after = (-(-n * len(self._own) // self._buckets) for n in (bucket, bucket + 1))
+        return KeyGroupRange(self._own.start + first, self._own.start + after - 1)
+
+    def _dealt_again(self, bucket: int, own: KeyGroupRange) -> Iterator[Any]:
+        """Yield the rows of a bucket that may be too large for memory, in order."""
+        held, self._held[bucket] = self._held[bucket], []
+        with SpilledRows(self._layout, self._groups, self._limit, key_groups=own) as inner:
+            with self._path(bucket).open("rb") as file, pa.ipc.open_stream(file) as reader:
+                for batch in reader:
+                    inner.add_placed(batch)
+            self._path(bucket).unlink()
+            for batch in held:
+                inner.add_placed(batch)
+            yield from inner.in_order()
 
 
 class RowsByGroup:

@@ -289,8 +289,8 @@ class _Task:
     def written(self, index: int, batches: Iterable[Any]) -> FileRecord:
         """Write one file of packed rows."""
         operator_id, width, groups = self.operator
-        layout = self.layout()
-        with SpilledRows(layout, groups) as spilled:
+        layout, own = self.layout(), range_of(index, width, groups)
+        with SpilledRows(layout, groups, key_groups=own) as spilled:
             for batch in batches:
                 for payload in batch.column(1):
                     spilled.add_placed(unpacked(payload.as_buffer()))

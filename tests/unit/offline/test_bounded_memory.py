@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from weir.common.typeinfo import Types
+from weir.keygroup import KeyGroupRange
+from weir.offline.encoding import with_key_groups
+from weir.offline.export import conform
 from weir.offline.keyed import Layout
 from weir.offline.spilled import RowsByGroup, SpilledRows
 from weir.offline.writing import state_kind
@@ -92,7 +95,7 @@ def test_state_larger_than_memory_is_written_read_and_edited(
 @settings(max_examples=examples(60), deadline=None)
 @given(
     keys=st.lists(st.lists(st.integers(-50, 50), max_size=12), max_size=8),
-    groups=st.sampled_from([1, 2, 7, 128, 200]),
+    groups=st.sampled_from([1, 2, 7, 128, 200, 1000]),
     held=st.sampled_from([0, 100, 1 << 20]),
     width=st.integers(1, 5),
 )
@@ -121,3 +124,25 @@ def test_rows_come_in_the_order_of_their_groups_whatever_is_held(
         assert list(rows.up_to(groups)) == []
     assert [group for group, _, _ in found] == sorted(group for group, _, _ in found)
     assert sorted((key, value) for _, key, value in found) == sorted(given_rows)
+
+
+def test_memory_holds_one_key_group_however_many_there_are() -> None:
+    kind = state_kind("VALUE", key=LONG, value=LONG)
+    layout = Layout.of(kind, unpickle=False, in_windows=False)
+    numbers = pa.array(range(5000), pa.int64())
+    for own in (None, KeyGroupRange(1000, 1999)):
+        with SpilledRows(layout, 3000, held_bytes=0, key_groups=own) as spilled:
+            placed = with_key_groups(
+                pa.RecordBatch.from_pydict({"key": numbers, "value": numbers}),
+                layout.key,
+                3000,
+            )
+            if own is not None:
+                inside = [group.as_py() in own for group in placed.column(0)]
+                placed = placed.filter(pa.array(inside))
+            spilled.add_placed(conform(placed, layout.schema))
+            batches = list(spilled.in_order())
+        held = [set(batch.column(0).to_pylist()) for batch in batches]
+        assert all(len(groups) == 1 for groups in held)
+        assert [max(groups) for groups in held] == sorted(set(placed.column(0).to_pylist()))
+        assert sum(batch.num_rows for batch in batches) == placed.num_rows > 0

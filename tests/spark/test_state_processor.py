@@ -108,6 +108,20 @@ def test_dataframes_become_the_state_that_a_job_starts_from(spark, tmp_path):
     }, "the history, and all numbers up to each"
 
 
+def test_keys_of_any_type_choose_rows(spark, tmp_path):
+    pair = Types.TUPLE([Types.STRING(), Types.PRIMITIVE_ARRAY(Types.BYTE())])
+    given = spark.createDataFrame(
+        [(("a", b"x"), 1), (("b", b"y"), 2)], "key struct<f0: string, f1: binary>, value long"
+    )
+    edit = new_savepoint().with_operator("pairs", parallelism=2, max_parallelism=8)
+    edit.with_rows("pairs", ValueStateDescriptor("n", Types.LONG()), given, key_type=pair)
+    found = savepoint(spark, edit.write(str(tmp_path / "savepoint-pairs")))
+    rows = found.keyed_state("pairs", "n", keys=[("b", b"y"), ("c", b"z")]).collect()
+    assert [(row.key.f0, row.value) for row in rows] == [("b", 2)]
+    with pytest.raises(UsageError, match="b'x' cannot be asked for among keys of"):
+        found.keyed_state("pairs", "n", keys=[b"x"])
+
+
 def test_what_tasks_find_wrong_is_told_without_a_trace(spark, tmp_path):
     twice = spark.createDataFrame([(1, 1), (1, 2)], "key long, value long")
     edit = new_savepoint().with_operator("kinds", parallelism=2, max_parallelism=8)

@@ -11,7 +11,7 @@ from weir.codec.portable import Portable
 from weir.common.typeinfo import PickledBytesTypeInfo
 from weir.errors import UsageError
 from weir.keygroup import KeyGroupRange
-from weir.offline.export import from_rows
+from weir.offline.export import from_rows, to_json
 
 
 def key_from_text(text: str, of: Portable) -> Any:
@@ -36,7 +36,7 @@ def key_from_json(value: Any, of: Portable) -> Any:
         UsageError: it is no key of that type.
     """
     if isinstance(of.type_info, PickledBytesTypeInfo):
-        return tuple(value) if isinstance(value, list) else value
+        return _tuples(value)
     try:
         batch = from_rows([{"key": value}], pa.schema([("key", of.arrow)]))
         key = of.values(batch.column(0))[0]
@@ -47,6 +47,44 @@ def key_from_json(value: Any, of: Portable) -> Any:
         msg = f"a key of {of.type_info!r} cannot be null"
         raise UsageError(msg)
     return key
+
+
+def key_as_json(key: Any, of: Portable) -> str:
+    """Return the JSON for which `key_from_json` returns a key, which may be in that form already.
+
+    Raises:
+        UsageError: it is no key of that type, or an undeclared one that JSON has no form for.
+    """
+    if isinstance(of.type_info, PickledBytesTypeInfo):
+        if not _is_plain(key):
+            msg = (
+                f"{key!r} cannot be asked for, as the type of keys was not declared: expected a "
+                "text, a number, a boolean, or a tuple of such; choose rows of the DataFrame"
+            )
+            raise UsageError(msg)
+        return json.dumps(key)
+    try:
+        value = of.column([key], "key").to_pylist()[0]
+    except (UsageError, AttributeError, TypeError):
+        value = key  # perhaps it is in the form of JSON
+    try:
+        text = to_json(value)
+        key_from_json(json.loads(text), of)
+    except (TypeError, UsageError) as error:
+        msg = f"{key!r} cannot be asked for among keys of {of.type_info!r}: {error}"
+        raise UsageError(msg) from error
+    return text
+
+
+def _is_plain(key: Any) -> bool:
+    if isinstance(key, (tuple, list)):
+        return all(map(_is_plain, key))
+    return key is None or isinstance(key, (str, int, float))
+
+
+def _tuples(value: Any) -> Any:
+    """Return an undeclared key: what is a list in JSON is a tuple."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def key_groups_from_text(text: str) -> KeyGroupRange:

@@ -7,7 +7,6 @@ bounded memory.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from weir.offline.editing import SavepointEdit
 from weir.offline.encoding import with_key_groups
 from weir.offline.export import conform
 from weir.offline.keyed import Layout, StoredKind
+from weir.offline.keys import key_as_json
 from weir.offline.spilled import SpilledRows, packed, unpacked
 from weir.offline.tables import Rows, StateTable
 from weir.offline.writing import Target, write_keyed
@@ -100,11 +100,16 @@ class Savepoint:
     ) -> DataFrame:
         """Return a keyed state, or only some keys of it, as rows of typed columns.
 
+        Keys are values of the type that the state has, or what stands for them in JSON.
+
         Raises:
-            UsageError: there is none.
+            UsageError: there is none, or a key is none of its type.
         """
-        options = {} if keys is None else {"keys": json.dumps(keys)}
-        return self._state(self._contents.keyed_state(operator, state), operator, options, splits)
+        table = self._contents.keyed_state(operator, state)
+        options = {}
+        if keys is not None:
+            options["keys"] = f"[{', '.join(key_as_json(key, table.layout.key) for key in keys)}]"
+        return self._state(table, operator, options, splits)
 
     def timers(self, operator: str, domain: str = "event") -> DataFrame:
         """Return the timers of an operator; `domain` is event or processing.
@@ -299,5 +304,5 @@ class _Task:
                 operator_id,
                 self.name,
                 (self.state[0], layout),
-                rows=(index, range_of(index, width, groups), spilled.in_order()),
+                rows=(index, own, spilled.in_order()),
             )

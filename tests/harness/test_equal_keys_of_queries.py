@@ -103,7 +103,7 @@ def test_whoever_asks_for_a_key_finds_what_an_equal_one_has(backend, pairs):
 PLAIN = [(1, np.int64(1)), (math.nan, np.float32("nan")), ("a", Name.A), ((1, 2.5), Pair(1.0, 2.5))]
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb", "rocksdb-incremental"])
 def test_keys_that_equal_plain_data_are_never_refused(backend, tmp_path):
     job = job_of([key for key, _ in PLAIN], backend, str(tmp_path))
     job.run_epoch(checkpoint=True)

@@ -82,10 +82,11 @@ def test_what_is_read_and_written_again_is_the_same_job(
 
 
 @pytest.mark.slow
-def test_files_of_a_database_are_written_again_in_the_common_format(tmp_path):
+@pytest.mark.parametrize("unpickle", [False, True])
+def test_files_of_a_database_are_written_again_in_the_common_format(tmp_path, unpickle):
     place = checkpoint_of(tmp_path, "rocksdb-incremental")
     expected = outcome(place, tmp_path)
-    copy = rewritten(place, tmp_path / "savepoint-copy", STATES, unpickle=True)
+    copy = rewritten(place, tmp_path / "savepoint-copy", STATES, unpickle)
     assert outcome(copy, tmp_path) == expected
     found = read_snapshot(copy)
     assert not any(s.attachments for op in found.snapshot.metadata.operators for s in op.subtasks)
@@ -258,7 +259,7 @@ def test_the_max_parallelism_is_changed_which_a_restore_refuses(kind, tmp_path):
     expected = outcome(place, tmp_path)
     with pytest.raises(WeirError, match="max parallelism"):
         outcome(place, tmp_path, max_parallelism=200)
-    edit = SavepointEdit.of(read_snapshot(str(place), unpickle=kind.startswith("rocksdb")))
+    edit = SavepointEdit.of(read_snapshot(str(place)))
     copy = edit.with_max_parallelism("kinds", 200).write(str(tmp_path / "savepoint-wider"))
     assert outcome(copy, tmp_path, max_parallelism=200) == expected
     assert {op.max_parallelism for op in read_snapshot(copy).snapshot.metadata.operators} >= {200}

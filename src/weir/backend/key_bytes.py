@@ -20,11 +20,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from weir.codec import Codec, pickled
+from weir.codec.plain import PlainCodec, loads_plain
 from weir.common.typeinfo import RowTypeInfo, TupleTypeInfo, TypeInformation
 from weir.common.types import row_class
 from weir.errors import CorruptStateError, UsageError
 from weir.keys import NAN, one_nan, plain, stripped
 
+Loads = Callable[[bytes], Any]
 _LENGTH = struct.Struct(">I")
 _DOUBLE = struct.Struct(">d")
 _NAN = float("nan")
@@ -46,6 +48,9 @@ class KeyCodec(Protocol):
 
     def original(self, value: Any) -> bytes | None:
         """Return what to keep beside the bytes of a key, for `read_original`; None for nothing."""
+
+    def read_original(self, data: bytes) -> Any:
+        """Return the key in what `original` returned."""
 
 
 class TypedKeys:
@@ -78,22 +83,34 @@ class TypedKeys:
         """Return nothing: the type says what a key is."""
         return None
 
+    def read_original(self, data: bytes) -> Any:
+        """Refuse: nothing is kept beside a key of a declared type.
+
+        Raises:
+            CorruptStateError: always.
+        """
+        msg = f"{len(data)} bytes are beside a key of {self._codec.type_info!r}, which has none"
+        raise CorruptStateError(msg)
+
 
 class AnyKeys:
-    """Keys of undeclared types."""
+    """Keys of undeclared types; `loads` reads the pickles of those that are objects."""
+
+    def __init__(self, loads: Loads = pickled.loads) -> None:
+        self._loads = loads
 
     def encode(self, value: Any) -> bytes:
         """Return the bytes of a key."""
         return _encode_any(value)
 
     def decode(self, data: bytes) -> Any:
-        """Return the plain key; runs code when it was an object.
+        """Return the plain key; `loads` may run code when it was an object.
 
         Raises:
             CorruptStateError: the bytes are not a key.
         """
         try:
-            return _decode_any(data)
+            return _decode_any(data, self._loads)
         except (struct.error, UnicodeDecodeError, LookupError, decimal.InvalidOperation) as e:
             msg = f"{len(data)} bytes in a database are not a key: {e}"
             raise CorruptStateError(msg) from e
@@ -104,14 +121,15 @@ class AnyKeys:
             return None
         return pickled.dumps(value)
 
-
-def read_original(data: bytes) -> Any:
-    """Return the key in what `original` returned; runs code."""
-    return one_nan(pickled.loads(data))
+    def read_original(self, data: bytes) -> Any:
+        """Return the key in what `original` returned."""
+        return one_nan(self._loads(data))
 
 
 def key_codec(codec: Codec) -> KeyCodec:
     """Return how keys of a codec's type become parts of database keys."""
+    if isinstance(codec, PlainCodec):
+        return AnyKeys(loads_plain)
     return TypedKeys(codec) if codec.safe else AnyKeys()
 
 
@@ -208,7 +226,7 @@ def _pickle(value: Any) -> bytes:
     return pickled.dumps(value) if b"__main__" in data else data
 
 
-def _decode_any(data: bytes) -> Any:
+def _decode_any(data: bytes, loads: Loads) -> Any:
     tag, rest = data[:1], data[1:]
     if tag == b"s":
         return rest.decode("utf-8", "surrogatepass")
@@ -221,13 +239,13 @@ def _decode_any(data: bytes) -> Any:
     if tag == b"n":
         return None
     if tag == b"t":
-        return tuple(map(_decode_any, _parts(rest)))
+        return tuple([_decode_any(part, loads) for part in _parts(rest)])
     if tag == b"z":
-        return frozenset(map(_decode_any, _parts(rest)))
+        return frozenset([_decode_any(part, loads) for part in _parts(rest)])
     if tag == b"d":
         return decimal.Decimal(rest.decode())
     if tag == b"p":
-        return one_nan(pickled.loads(rest))
+        return one_nan(loads(rest))
     msg = f"unknown mark {tag!r}"
     raise LookupError(msg)
 

@@ -44,11 +44,14 @@ class BackendProvider:
             for a backend that cannot, with which the changelog is refused.
         expand_native: reads the footer entry `NATIVE_PREFIX` with the backend's name and the
             files it refers to; None for a backend whose files all backends read.
+        expand_plain: the same without running code: what was pickled is loaded as plain data, and
+            refused with a UsageError where it is more; None if such files cannot be read so.
     """
 
     create: Callable[[BackendContext, Any, KeyGroupRange, Any], KeyedBackend]
     create_tracked: Callable[[BackendContext, Any, KeyGroupRange, Any], ChangeSource] | None = None
     expand_native: ExpandNative | None = None
+    expand_plain: ExpandNative | None = None
 
 
 _own: dict[str, BackendProvider] = {}

@@ -16,7 +16,7 @@ from weir.backend.group_format import GroupFormat
 from weir.backend.kinds import stored_shape
 from weir.backend.registry import ExpandNative, known_provider
 from weir.codec.evolution import Compatibility, migration, require_same_key
-from weir.errors import CorruptStateError, IncompatibleStateError
+from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotWriter
 
@@ -95,29 +95,32 @@ def common_sources(
     sources: list[RestoreSource],
     key_groups: KeyGroupRange,
     names: Container[str] | None = None,
+    *,
+    plain: bool = False,
 ) -> list[RestoreSource]:
     """Return sources in the format that all backends read; the same ones where they are in it.
 
-    With `names` other states may be missing in what is returned.
+    With `names` other states may be missing in what is returned. With `plain` no code runs: what
+    was pickled inside of a native format is plain data.
 
     Raises:
-        UsageError: what a native format needs is not installed.
+        UsageError: what a native format needs is not installed, or it is not plain.
         IncompatibleStateError: no backend reads a native format.
         CorruptStateError: a file is damaged.
     """
-    return [_common(source, key_groups, names) for source in sources]
+    return [_common(source, key_groups, names, plain=plain) for source in sources]
 
 
 def _common(
-    source: RestoreSource, key_groups: KeyGroupRange, names: Container[str] | None
+    source: RestoreSource, key_groups: KeyGroupRange, names: Container[str] | None, *, plain: bool
 ) -> RestoreSource:
     entries = {n for layer in source.layers for n in layer.states if n.startswith(NATIVE_PREFIX)}
     for entry in sorted(entries):
-        source = _reader(entry, source)(source, key_groups, names)
+        source = _reader(entry, source, plain=plain)(source, key_groups, names)
     return source
 
 
-def _reader(entry: str, source: RestoreSource) -> ExpandNative:
+def _reader(entry: str, source: RestoreSource, *, plain: bool) -> ExpandNative:
     """Return what reads a footer entry that only one backend understands."""
     name = entry.removeprefix(NATIVE_PREFIX)
     found = known_provider(name)
@@ -129,7 +132,16 @@ def _reader(entry: str, source: RestoreSource) -> ExpandNative:
             f"it, and take a savepoint in the canonical format"
         )
         raise IncompatibleStateError(msg)
-    return expand
+    if not plain:
+        return expand
+    if found is None or found.expand_plain is None:
+        msg = (
+            f"{source.layers[-1].reader.name!r} holds files that only the state backend {name!r} "
+            "reads, and its provider has no expand_plain that reads them without running code: "
+            "allow that with unpickle=True, or --unpickle"
+        )
+        raise UsageError(msg)
+    return found.expand_plain
 
 
 def read_states(

@@ -19,6 +19,7 @@ from weir.codec.arrow import arrow_type, column_of
 from weir.codec.arrow_read import read_column
 from weir.codec.codec import Codec, codec_for
 from weir.codec.plain import PlainCodec, loads_plain
+from weir.codec.stamped import StampedCodec, StampedTypeInfo
 from weir.common.time import Instant
 from weir.common.typeinfo import (
     MapTypeInfo,
@@ -110,6 +111,18 @@ class Portable:
             raise UsageError(msg) from error
 
 
+def plain_codec(type_info: TypeInformation) -> Codec:
+    """Return a codec that runs no code: what was pickled is plain data, or stays its pickle inside.
+
+    The bytes are those of the type.
+    """
+    if isinstance(type_info, StampedTypeInfo):
+        return StampedCodec(type_info, plain_codec(type_info.value_type))
+    if isinstance(type_info, PickledBytesTypeInfo):
+        return PlainCodec()
+    return codec_for(_with_bytes(type_info))
+
+
 @lru_cache(maxsize=1024)
 def portable(type_info: TypeInformation, unpickle: bool = False, as_text: bool = True) -> Portable:
     """Return how values of a type become columns; `unpickle` allows to run code for that.
@@ -124,10 +137,9 @@ def portable(type_info: TypeInformation, unpickle: bool = False, as_text: bool =
         undeclared = _AS_TEXT if as_text else _AS_LOADED
         form, codec = _form(type_info, undeclared), codec_for(type_info)
     elif top:
-        form, codec = _AS_PICKLE, PlainCodec()
+        form, codec = _AS_PICKLE, plain_codec(type_info)
     else:
-        form = _form(type_info, _AS_STORED)
-        codec = codec_for(_with_bytes(type_info))
+        form, codec = _form(type_info, _AS_STORED), plain_codec(type_info)
     if arrow_type(form.shown) is None:
         msg = f"{type_info!r} has no form as a column"
         raise UsageError(msg)

@@ -430,6 +430,7 @@ class SavepointEdit:
             dropped=pending.dropped,
             source=self._source,
             source_id=pending.source_id,
+            unpickle=self._unpickle,
         )
         for name, (kind, rows) in pending.keyed.items():
             layout = self._layout(record, kind)

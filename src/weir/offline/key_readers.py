@@ -23,7 +23,7 @@ from weir.graph.plan import OperatorNode
 from weir.keygroup import KeyGroupRange, key_group
 from weir.keys import one_nan
 from weir.offline.contents import SnapshotContents
-from weir.offline.keyed import Entry, KeyedTable
+from weir.offline.keyed import Entry, KeyedTable, StoredKind
 from weir.runtime.context import RuntimeContext
 from weir.runtime.operator import TaskFacts
 from weir.runtime.raised import whole
@@ -229,8 +229,7 @@ class _WindowStates:
         self.close()
         if self._found is None:
             # Files of a database are read once for all key groups, which are many.
-            sources = self._contents.snapshot.keyed_sources(self._record, self._wanted)
-            self._found = common_sources(sources, self._wanted)
+            self._found = _readable(self._contents, self._record, self._wanted)
         reading = _OfWindows(self._node, _facts(group))
         self._reading = (group, reading)
         own = _of_groups(self._found, KeyGroupRange(group, group))
@@ -272,7 +271,7 @@ class ReadKeys:
         record = contents.snapshot.operator(self.operator)
         steps = self.keys.groups(wanted, record.max_parallelism)
         # Files of a database are read once for all key groups, which are many.
-        found = common_sources(contents.snapshot.keyed_sources(record, wanted), wanted)
+        found = _readable(contents, record, wanted)
         timers = _Timers(contents, self.operator, wanted)
         for groups in steps:
             sources = _of_groups(found, groups)
@@ -430,9 +429,24 @@ def _called(reading: _Reading, call: partial[Any]) -> Iterable[Any]:
         raise reading.failed_in(error, call.func) from None
 
 
+def _readable(
+    contents: SnapshotContents, record: OperatorRecord, wanted: KeyGroupRange
+) -> list[RestoreSource]:
+    """Return where the states of an operator are; without those that must not be unpickled."""
+    sources = contents.snapshot.keyed_sources(record, wanted)
+    if contents.unpickle:
+        return common_sources(sources, wanted)
+    names = {name for name, kind in contents.kinds(record).items() if not _is_pickled(kind)}
+    return common_sources(sources, wanted, names, plain=True)
+
+
+def _is_pickled(stored: StoredKind) -> bool:
+    roles = [role for role in stored.types if role != "namespace"]
+    return not all(codec_for(stored.type_of(role)).safe for role in roles)
+
+
 def _refuse_pickled(table: KeyedTable, contents: SnapshotContents) -> None:
-    roles = [r for r in table.stored.types if r != "namespace"]
-    if contents.unpickle or all(codec_for(table.stored.type_of(r)).safe for r in roles):
+    if contents.unpickle or not _is_pickled(table.stored):
         return
     msg = (
         f"state {table.name!r} holds pickled values, and reading those runs code of whoever wrote "

@@ -21,7 +21,6 @@ from weir.backend.group_format import GroupColumns, GroupFormat
 from weir.backend.kinds import TIMER_KIND, Shape, StateKind
 from weir.backend.restored import RestoredState, common_sources, read_states
 from weir.checkpoint.metadata import OperatorRecord
-from weir.codec.codec import codec_for
 from weir.codec.portable import Portable, portable
 from weir.codec.stamped import StampedCodec, StampedTypeInfo, stored_type
 from weir.common.typeinfo import TypeInformation, Types
@@ -388,21 +387,10 @@ class KeyedTable:
     def _read_from(self, wanted: KeyGroupRange) -> list[RestoreSource]:
         sources = self.snapshot.keyed_sources(self.operator, wanted)
         if self.stored.native:
-            self._refuse_pickles_of_databases()
-            sources = common_sources(sources, wanted, frozenset({self.name}))
+            names, plain = frozenset({self.name}), not self.unpickle
+            with self._named():
+                sources = common_sources(sources, wanted, names, plain=plain)
         return sources
-
-    def _refuse_pickles_of_databases(self) -> None:
-        # Ordinary state is in no namespace, so that the type of those is never used.
-        roles = [r for r in self.stored.types if r != "namespace" or self.layout.namespace]
-        types = [self.stored.type_of(role) for role in roles]
-        if not self.unpickle and not all(codec_for(found).safe for found in types):
-            msg = (
-                f"state {self.name!r} holds pickled values inside of the files of a database, and "
-                "reading those runs code: allow it with unpickle=True, or --unpickle, or take a "
-                "savepoint in the canonical format"
-            )
-            raise UsageError(msg)
 
 
 class _Named:

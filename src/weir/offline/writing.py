@@ -200,6 +200,7 @@ class OperatorEdit:
     dropped: set[str] = field(default_factory=set)
     source: OpenSnapshot | None = None
     source_id: str | None = None
+    unpickle: bool = False
 
     def subtasks(self, target: Target) -> tuple[list[SubtaskRecord], list[list[FileRecord]]]:
         """Write what is taken over; returns the records without their files, and the files.
@@ -281,7 +282,8 @@ class _OwnFile:
         wanted = KeyGroupRange(*old.keyed_range)
         record = replace(self._edit.record, id=self._source_id(), subtasks=(old,))
         names = _AllBut({*self._edit.keyed, *self._edit.dropped})
-        sources = common_sources(source.keyed_sources(record, wanted), wanted, names)
+        stored, plain = source.keyed_sources(record, wanted), not self._edit.unpickle
+        sources = common_sources(stored, wanted, names, plain=plain)
         carried: dict[str, Any] = {}
         for start in range(wanted.start, wanted.end + 1, _GROUPS_AT_ONCE):
             part = KeyGroupRange(start, min(start + _GROUPS_AT_ONCE - 1, wanted.end))

@@ -128,6 +128,8 @@ def test_a_file_cannot_name_what_is_imported(package: str) -> None:
 
 def test_installed_entry_points_read_their_own_files(package: str) -> None:
     assert len(common_sources([native("my-own")], GROUPS)) == 1
+    with pytest.raises(UsageError, match="no expand_plain that reads them without running code"):
+        common_sources([native("my-own")], GROUPS, plain=True)
 
 
 FLINK = "org.apache.flink."

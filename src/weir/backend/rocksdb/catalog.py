@@ -26,9 +26,10 @@ from weir.backend.kinds import Shape, StateKind
 from weir.backend.restored import EncodedGroup, RestoredState
 from weir.backend.rocksdb.database import Cursor, Database, WriteBatch
 from weir.backend.rocksdb.keys import group_start
-from weir.codec import codec_for
+from weir.codec import Codec, codec_for
+from weir.codec.portable import plain_codec
 from weir.codec.stamped import stored_type
-from weir.errors import CorruptStateError, IncompatibleStateError
+from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 
 NATIVE = NATIVE_PREFIX + "rocksdb"
 PACKED_FAMILY = "packed"
@@ -40,12 +41,16 @@ _decode = msgspec.msgpack.Decoder(tuple[bytes, int, str, bool]).decode
 
 @dataclass
 class Described:
-    """Kind and types of a state, as snapshots describe them; the column family of stored ones."""
+    """Kind and types of a state, as snapshots describe them; the column family of stored ones.
+
+    A `plain` one is read without running code: what was pickled is loaded as plain data only.
+    """
 
     name: str
     kind: str
     types: dict[str, Any]
     family: str = PACKED_FAMILY
+    plain: bool = False
 
     @property
     def is_stored(self) -> bool:
@@ -61,15 +66,30 @@ class Described:
 
         Raises:
             CorruptStateError: the description of one is missing or none.
+            UsageError: it is plain, and keys hold pickled parts.
         """
         kind = StateKind[self.kind] if self.kind in StateKind.__members__ else None
         needed = ["key", "namespace", "value"]
         if kind is not None and kind.shape is Shape.MAP:
             needed.append("map_key")
-        codecs = {part: codec_for(stored_type(self.types.get(part))) for part in needed}
+        codecs = {part: self._codec(part) for part in needed}
         return GroupFormat(
             kind, codecs["key"], codecs["namespace"], codecs["value"], map_key=codecs.get("map_key")
         )
+
+    def _codec(self, part: str) -> Codec:
+        declared = stored_type(self.types.get(part))
+        if not self.plain:
+            return codec_for(declared)
+        codec = plain_codec(declared)
+        if part != "value" and codec.type_info != declared:
+            msg = (
+                f"state {self.name!r} holds pickled parts in keys of {declared!r} inside of the "
+                "files of a database, and reading those runs code: allow it with unpickle=True, "
+                "or --unpickle, or take a savepoint in the canonical format"
+            )
+            raise UsageError(msg)
+        return codec
 
 
 @dataclass

@@ -40,10 +40,28 @@ def expand_native(
         UsageError: the package rocksdict is not installed.
         CorruptStateError: a file is damaged.
     """
+    return _common(source, key_groups, names, plain=False)
+
+
+def expand_plain(
+    source: RestoreSource, key_groups: KeyGroupRange, names: Container[str] | None = None
+) -> RestoreSource:
+    """Return what `expand_native` does without running code: what was pickled is plain data.
+
+    Raises:
+        UsageError: it is more than that, or the package rocksdict is not installed.
+        CorruptStateError: a file is damaged.
+    """
+    return _common(source, key_groups, names, plain=True)
+
+
+def _common(
+    source: RestoreSource, key_groups: KeyGroupRange, names: Container[str] | None, *, plain: bool
+) -> RestoreSource:
     wanted = source.key_groups.intersect(key_groups)
     layers = without_native([source])[0].layers
     if len(wanted):
-        layers += (_expanded(source, wanted, names),)
+        layers += (_expanded(source, wanted, names, plain=plain),)
     return replace(source, layers=layers, reusable=False)
 
 
@@ -72,14 +90,15 @@ def _is_outdated(source: RestoreSource) -> bool:
 
 
 def _expanded(
-    source: RestoreSource, wanted: KeyGroupRange, names: Container[str] | None
+    source: RestoreSource, wanted: KeyGroupRange, names: Container[str] | None, *, plain: bool
 ) -> StateLayer:
     with scratch_directory("weir-rocksdb-expand-") as directory:
         database, filled = fill([source], wanted, directory / "db", RocksDBSettings())
         try:
             if names is not None:
                 filled = _only(filled, names)
-            return _written(_frozen(database, filled, wanted), source.layers[-1].reader.name)
+            frozen = _frozen(database, filled, wanted, plain=plain)
+            return _written(frozen, source.layers[-1].reader.name)
         finally:
             database.close()
 
@@ -94,16 +113,19 @@ def _only(filled: Filled, names: Container[str]) -> Filled:
     return replace(filled, catalog=Catalog(stored, packed), timer_types=timers)
 
 
-def _frozen(database: Database, filled: Filled, wanted: KeyGroupRange) -> FullSnapshot:
+def _frozen(
+    database: Database, filled: Filled, wanted: KeyGroupRange, *, plain: bool
+) -> FullSnapshot:
     catalog = filled.catalog
     states = [
-        FrozenState.of(state, database.family(state.family).cursor())
+        FrozenState.of(replace(state, plain=plain), database.family(state.family).cursor())
         for state in catalog.stored.values()
     ]
     packed = database.family(PACKED_FAMILY).cursor() if catalog.packed else None
     timers = []
     for name, types in filled.timer_types.items():
-        stored = RocksDBTimers(name, Described(name, TIMER_KIND, types).group_format(), wanted)
+        described = Described(name, TIMER_KIND, types, plain=plain)
+        stored = RocksDBTimers(name, described.group_format(), wanted)
         timers.append(FrozenTimers(stored, database.family(name).cursor()))
     return FullSnapshot(0, wanted, states, (packed, catalog.packed), timers=timers)
 

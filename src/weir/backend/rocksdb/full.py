@@ -37,11 +37,13 @@ class FrozenState:
     format: GroupFormat
     cursor: Cursor
     keep: Keep | None = None
+    types: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, state: Described, cursor: Cursor) -> FrozenState:
         """Freeze a state that was restored and not asked for, in the types it was stored with."""
-        return cls(state.name, StateKind[state.kind], state.group_format(), cursor)
+        kind, made = StateKind[state.kind], state.group_format()
+        return cls(state.name, kind, made, cursor, types=state.types)
 
     def write(self, writer: SnapshotWriter, key_groups: KeyGroupRange) -> dict[str, Any]:
         """Write all groups and return the footer entry."""
@@ -56,7 +58,8 @@ class FrozenState:
                 parts.append([*writer.section(data), len(entries), int(bool(parts))])
             if parts:
                 groups[str(group)] = parts
-        return {"kind": self.kind.name, "type": self.format.describe(), "groups": groups}
+        types = self.types or self.format.describe()
+        return {"kind": self.kind.name, "type": types, "groups": groups}
 
     def _parts(self, group: int) -> Iterator[dict[Any, Any]]:
         """Return the entries of a group, some megabytes at a time, without what is left out."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from weir.backend.address import address_of, split_address
 from weir.backend.base import VOID
-from weir.backend.key_bytes import key_codec, read_original
+from weir.backend.key_bytes import key_codec
 from weir.codec import Codec
 
 GROUP_BYTES = 2
@@ -57,7 +57,7 @@ class Addresses:
         address = self.decode(prefix)
         if not original:
             return address
-        return address_of(read_original(original), split_address(address)[1])
+        return address_of(self._key.read_original(original), split_address(address)[1])
 
     def decode(self, prefix: bytes) -> Any:
         """Return the address that `encode` was given, apart from its key group."""

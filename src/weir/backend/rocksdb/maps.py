@@ -16,7 +16,7 @@ from weir.backend.admission import MapKeys, admission
 from weir.backend.base import CurrentKey, Keep, StateDeclaration
 from weir.backend.delta import GroupDelta
 from weir.backend.groups import owned_groups
-from weir.backend.key_bytes import KeyCodec, key_codec, read_original
+from weir.backend.key_bytes import KeyCodec, key_codec
 from weir.backend.rocksdb.database import Row, WriteBatch
 from weir.backend.rocksdb.keys import address_end, after
 from weir.backend.rocksdb.store import (
@@ -56,7 +56,7 @@ def original_of(data: bytes) -> bytes | None:
 def map_key_of(keys: KeyCodec, row: bytes, data: bytes) -> Any:
     """Return the map key of a row, as it was put, from the end of its key and its value."""
     original = original_of(data)
-    return keys.decode(row) if original is None else read_original(original)
+    return keys.decode(row) if original is None else keys.read_original(original)
 
 
 class _Entry:

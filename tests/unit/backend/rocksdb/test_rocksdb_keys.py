@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import pickle
+import uuid
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +15,26 @@ from hypothesis import strategies as st
 
 from weir.backend.address import address_of, split_address
 from weir.backend.base import VOID
-from weir.backend.key_bytes import AnyKeys, key_codec, read_original
+from weir.backend.key_bytes import AnyKeys, key_codec
 from weir.backend.rocksdb.keys import Addresses, address_end, after
 from weir.codec import codec_for
+from weir.codec.plain import PlainCodec
 from weir.common.typeinfo import Types
-from weir.errors import CorruptStateError
+from weir.errors import CorruptStateError, UsageError
 from weir.keys import one_nan, plain
 from weir.testing.equal_keys import equal_map_keys
 
 ANY = AnyKeys()
+RUNS: list[int] = []
+
+
+class Runs:
+    """An object that is seen when it is loaded."""
+
+    def __reduce__(self) -> Any:
+        return RUNS.append, (1,)
+
+
 scalars = (
     st.none()
     | st.booleans()
@@ -89,9 +102,24 @@ def test_keys_that_are_one_key_have_equal_bytes(pair: tuple[Any, Any]) -> None:
 def test_the_original_is_kept_beside_bytes_that_do_not_give_it_back(pair: tuple[Any, Any]) -> None:
     key = one_nan(pair[0])
     original = ANY.original(key)
-    found = ANY.decode(ANY.encode(key)) if original is None else read_original(original)
+    found = ANY.decode(ANY.encode(key)) if original is None else ANY.read_original(original)
     assert found == key
     assert found.__class__ is key.__class__
+
+
+def test_plain_keys_are_read_without_running_code() -> None:
+    readable, ran = key_codec(PlainCodec()), len(RUNS)
+    for key in ["a", 1, 2.5, None, ("a", (1, b"b")), uuid.UUID(int=5), datetime.date(2026, 1, 2)]:
+        assert readable.decode(ANY.encode(key)) == key
+    assert readable.read_original(ANY.original(True) or b"") is True
+    for hostile in (b"p" + pickle.dumps(Runs()), ANY.encode(("a", Runs()))):
+        with pytest.raises(UsageError, match="--unpickle"):
+            readable.decode(hostile)
+    with pytest.raises(UsageError, match="--unpickle"):
+        readable.read_original(pickle.dumps(Runs()))
+    with pytest.raises(CorruptStateError, match=r"are beside a key of .*, which has none"):
+        key_codec(codec_for(Types.LONG())).read_original(pickle.dumps(Runs()))
+    assert len(RUNS) == ran
 
 
 def test_declared_keys_find_what_equals_them() -> None:

@@ -149,7 +149,8 @@ class Pattern:
     def one_or_more(self, window_time: Length | None = None) -> Pattern:
         """Let the stage have any number of events, at least one.
 
-        `window_time` bounds the time between two of them.
+        `window_time` bounds the time between two of them, and that of waiting behind the last one:
+        what has found one of several possible events, and no further one in time, is given up.
         """
         return self._quantify("one_or_more", 1, None, window_time)
 
@@ -268,6 +269,12 @@ class Pattern:
             )
             raise UsageError(msg)
         self._quantified = True
+        if window_time is not None and self._stage.group is not None:
+            msg = (
+                f"{method}() of a group takes no window_time, found {window_time!r}: bound the "
+                "patterns of the group, or the whole with within()"
+            )
+            raise UsageError(msg)
         gap = None if window_time is None else _positive_ms(window_time, method)
         return self._set(least=least, most=most, gap_ms=gap)
 

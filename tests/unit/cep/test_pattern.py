@@ -134,6 +134,10 @@ REFUSED = {
     "times backwards": (lambda: a().times(3, 2), "at least 3, found 2"),
     "times of text": (lambda: a().times("2"), "whole number"),
     "no times or more": (lambda: a().times_or_more(0), "at least 1"),
+    "times between groups": (
+        lambda: Pattern.begin(a()).one_or_more(3),
+        r"one_or_more\(\) of a group takes no window_time, found 3",
+    ),
     "where on a group": (
         lambda: Pattern.begin(a()).where(lambda e: True),
         "A group does not support where",

@@ -6,16 +6,18 @@ as they came and go into every later snapshot unchanged, so that nothing is lost
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from weir.backend.base import NATIVE_PREFIX, RESERVED_PREFIX, RestoreSource, StateLayer
 from weir.backend.delta import apply_delta, decode_delta
 from weir.backend.group_format import GroupFormat
-from weir.backend.kinds import stored_shape
+from weir.backend.kinds import Shape, StateKind, stored_shape
 from weir.backend.registry import ExpandNative, known_provider
+from weir.codec import Codec, codec_for
 from weir.codec.evolution import Compatibility, migration, require_same_key
+from weir.codec.stamped import stored_type
 from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 from weir.keygroup import KeyGroupRange
 from weir.snapshot import SnapshotWriter
@@ -39,6 +41,25 @@ class RestoredState:
     kind: str
     types: dict[str, Any]
     groups: dict[int, list[EncodedGroup]] = field(default_factory=dict)
+
+    def stored_format(self, codec_of: Callable[[str], Codec] | None = None) -> GroupFormat:
+        """Return the format of the stored types; `codec_of` chooses the codec of a part of entries.
+
+        Raises:
+            CorruptStateError: the description of one is missing or none.
+        """
+        kind = StateKind[self.kind] if self.kind in StateKind.__members__ else None
+        needed = ["key", "namespace", "value"]
+        if kind is not None and kind.shape is Shape.MAP:
+            needed.append("map_key")
+        chosen = codec_of or self._stored_codec
+        codecs = {part: chosen(part) for part in needed}
+        return GroupFormat(
+            kind, codecs["key"], codecs["namespace"], codecs["value"], map_key=codecs.get("map_key")
+        )
+
+    def _stored_codec(self, part: str) -> Codec:
+        return codec_for(stored_type(self.types.get(part)))
 
     def reader_format(self, kind: str, declared: GroupFormat, now_ms: int = 0) -> GroupFormat:
         """Return the format that reads the restored entries as values of the declared types.

@@ -1,7 +1,8 @@
 """The keyed states of a job that can be queried, as its slots describe them.
 
 What was known once stays known: a job that fails over has the same states, and committed ones can
-be read meanwhile. A name means one state.
+be read meanwhile. What is known of a state that the program has not asked for yet, only restored,
+is asked anew each time. A name means one state.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from weir.offline.keyed import Layout, StoredKind
 from weir.offline.tables import KEY, MAP_KEY, NAMESPACE, VALUE
 from weir.offline.text import kind_text, types_text
 from weir.queryable.protocol import ReadBy
-from weir.slot.lookup import SlotState, SlotStates
+from weir.slot.lookup import SlotState, SlotStates, types_mark
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class KnownState:
             for name, part in parts.items()
             if part is not None and not codec_for(part.type_info).safe
         )
+
+    @cached_property
+    def types_mark(self) -> int:
+        """The mark of the types by which entries are read."""
+        return types_mark(self.described.types)
 
     @cached_property
     def key_type(self) -> Any:
@@ -135,7 +141,7 @@ class Catalog:
             StateUnavailableError: nobody knows it now.
         """
         found = self._by_name.get(name) or self._named(name)
-        if found is None:
+        if found is None or found.described.restored:
             # It may be one that a record has led to in the meantime.
             self._learn()
             found = self._named(name)
@@ -176,6 +182,9 @@ class Catalog:
             self._blind = {operator for answer in answers for operator in answer.blind}
             self._by_name = {}
             for at, described in found.items():
+                known = self._known.get(at)
+                if known is not None and described.restored > known.described.restored:
+                    continue  # a new attempt has not asked for it yet
                 if at[0] in operators:
                     self._known[at] = KnownState.of(described, operators[at[0]])
 
@@ -195,4 +204,7 @@ class Catalog:
 
 
 def _distinct(answers: Iterable[SlotStates]) -> dict[tuple[str, str], SlotState]:
-    return {(state.operator, state.name): state for answer in answers for state in answer.states}
+    """Return states by operator and name, as those describe them that have asked for them."""
+    every = [state for answer in answers for state in answer.states]
+    every.sort(key=lambda state: not state.restored)
+    return {(state.operator, state.name): state for state in every}

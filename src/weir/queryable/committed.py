@@ -201,8 +201,18 @@ class CommittedReader:
     def unexpired(
         self, state: KnownState, metadata: CheckpointMetadata, batches: list[Any]
     ) -> list[Any]:
-        """Leave out what is expired by now, or by the watermark of the checkpoint."""
+        """Leave out what is expired by now, or by the watermark of the checkpoint.
+
+        Raises:
+            StateUnavailableError: the program has not said yet what is.
+        """
         ttl_ms = state.described.ttl_ms
+        if state.described.restored and state.layout.expires:
+            msg = (
+                f"state {state.name!r} was restored, and what of it is expired is not known before "
+                "the program asks for it with its time to live: ask again in a moment"
+            )
+            raise StateUnavailableError(msg)
         if ttl_ms is None:
             return batches
         if state.described.event_time:

@@ -210,6 +210,7 @@ class LiveReader:
                 [groups[place] for place in own],
                 None if keys is None else [keys[place] for place in own],
                 limit=limit,
+                types=state.types_mark,
             )
         return dealt
 
@@ -244,6 +245,9 @@ def _refuse(found: FoundEntries) -> None:
         if _MOVED in found.refused:
             msg = f"UnknownKvStateKeyGroupLocation: {found.refused}: {_INSTEAD}"
             raise UnknownKeyGroupLocationError(msg)
+        if found.for_now:
+            msg = f"{found.refused}: {_INSTEAD}"
+            raise StateUnavailableError(msg)
         raise QueryLimitError(found.refused)
 
 

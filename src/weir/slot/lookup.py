@@ -2,7 +2,8 @@
 
 It happens between two records, so an answer is never torn; and what is found is encoded at once, in
 the format of snapshots, so that nobody outside holds an object of the program. Looking changes
-nothing, and shows nothing that is expired.
+nothing, and shows nothing that is expired. State that was restored is shown before the program
+asks for it, as it was stored; where that cannot be told to be right, there is no answer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from heapq import nsmallest
 from itertools import chain, groupby, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -20,6 +22,7 @@ from weir.backend.groups import kept
 from weir.backend.kinds import Shape
 from weir.backend.peek import Peekable, SeenState
 from weir.codec.portable import portable
+from weir.codec.stamped import STAMPED
 from weir.errors import UsageError, WeirError
 from weir.keys import one_nan_many
 from weir.runtime.stateful import StatefulOperator
@@ -34,7 +37,8 @@ class StateLookup(msgspec.Struct, frozen=True):
     """Some keys, encoded by the type of keys, each with its key group; or all of some groups.
 
     Keys of the same group stand together. With a `limit` as many entries of each whole group are
-    wanted, those of its first keys.
+    wanted, those of its first keys. `types` is the `types_mark` of the types by which entries will
+    be read; 0 stands for any.
     """
 
     operator: str
@@ -42,6 +46,7 @@ class StateLookup(msgspec.Struct, frozen=True):
     groups: list[int]
     keys: list[bytes] | None = None
     limit: int | None = None
+    types: int = 0
 
 
 class LookupCall(msgspec.Struct, frozen=True):
@@ -54,10 +59,14 @@ class LookupCall(msgspec.Struct, frozen=True):
 
 
 class FoundEntries(msgspec.Struct, frozen=True):
-    """The entries of one look-up in the format of snapshots, or why there is no answer."""
+    """The entries of one look-up in the format of snapshots, or why there is no answer.
+
+    What is refused `for_now` may be answered later.
+    """
 
     parts: list[bytes] = []
     refused: str = ""
+    for_now: bool = False
 
 
 class LookupAnswer(msgspec.Struct, frozen=True):
@@ -68,7 +77,11 @@ class LookupAnswer(msgspec.Struct, frozen=True):
 
 
 class SlotState(msgspec.Struct, frozen=True):
-    """A keyed state of a slot; `ttl_ms` is there when entries expire."""
+    """A keyed state of a slot; `ttl_ms` is there when entries expire.
+
+    Of one that was `restored` and not asked for since, the types are those it was stored with, and
+    nobody knows its time to live.
+    """
 
     operator: str
     name: str
@@ -78,10 +91,11 @@ class SlotState(msgspec.Struct, frozen=True):
     windowed: bool
     ttl_ms: int | None = None
     event_time: bool = False
+    restored: bool = False
 
 
 class SlotStates(msgspec.Struct, frozen=True):
-    """The keyed states that the operators of a slot have asked for; `blind` cannot be looked at."""
+    """The keyed states of the operators of a slot; `blind` ones cannot be looked at."""
 
     states: list[SlotState]
     blind: list[str] = []
@@ -91,6 +105,11 @@ class SlotStates(msgspec.Struct, frozen=True):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_call = msgspec.msgpack.Decoder(LookupCall).decode
 _decode_answer = msgspec.msgpack.Decoder(LookupAnswer).decode
+
+
+def types_mark(types: dict[str, Any]) -> int:
+    """Return a number by which the types of a state are told from others."""
+    return crc32(msgspec.json.encode(types, order="sorted")) or 1
 
 
 def encode_lookup(call: LookupCall) -> bytes:
@@ -165,7 +184,21 @@ def _described(
         windowed=windowed,
         ttl_ms=ttl_ms,
         event_time=event_time,
+        restored=state.restored,
     )
+
+
+class _NotYetError(WeirError):
+    """There may be an answer when the program has asked for a state that was restored."""
+
+
+class _Known(NamedTuple):
+    """What look-ups need of a state."""
+
+    state: SeenState
+    decode_key: Callable[[bytes], Any]
+    spaced: bool
+    types: int
 
 
 class Looking:
@@ -178,7 +211,7 @@ class Looking:
             backend: Any = op.backend if isinstance(op, StatefulOperator) else None
             if isinstance(backend, Peekable):
                 self._backends[op.node.id] = backend
-        self._known: dict[tuple[str, str], tuple[SeenState, Callable[[bytes], Any], bool]] = {}
+        self._known: dict[tuple[str, str], _Known] = {}
 
     def answer(self, call: LookupCall, epoch: int) -> LookupAnswer:
         """Look everything up, between two records: all of it as of the same moment."""
@@ -188,6 +221,8 @@ class Looking:
         """Answer one of several look-ups, whose callers know nothing of each other."""
         try:
             return FoundEntries(self._look(lookup, call.bytes_max))
+        except _NotYetError as error:
+            return FoundEntries(refused=str(error), for_now=True)
         except WeirError as error:
             return FoundEntries(refused=str(error))
 
@@ -199,8 +234,9 @@ class Looking:
                 raise UsageError(msg)
         known = None if backend is None else self._state(backend, lookup)
         if backend is None or known is None:
-            return []  # no record has led to this state here yet
-        state, decode, spaced = known
+            return []  # nothing of it was restored, and no record has led to this state here yet
+        _refuse_unsure(known, lookup)
+        state, decode, spaced, _ = known
         found: list[Iterable[tuple[Any, Any]]] = []
         if lookup.keys is None:
             found += [backend.peek_group(state.name, group) for group in lookup.groups]
@@ -216,9 +252,7 @@ class Looking:
         # Encoded together: entries of many groups cost little more than those of one.
         return list(_encoded(state, chain.from_iterable(found), bytes_max))
 
-    def _state(
-        self, backend: Peekable, lookup: StateLookup
-    ) -> tuple[SeenState, Callable[[bytes], Any], bool] | None:
+    def _state(self, backend: Peekable, lookup: StateLookup) -> _Known | None:
         at = (lookup.operator, lookup.state)
         found = self._known.get(at)
         if found is None:
@@ -228,8 +262,29 @@ class Looking:
                 return None
             # Of an undeclared key plain data alone is loaded, whoever asks.
             codec = portable(state.format.key.type_info).codec
-            found = self._known[at] = (state, codec.decode, _is_windowed(seen))
+            mark = types_mark(state.format.describe())
+            found = _Known(state, codec.decode, _is_windowed(seen), mark)
+            if not state.restored:
+                self._known[at] = found
         return found
+
+
+def _refuse_unsure(known: _Known, lookup: StateLookup) -> None:
+    """Refuse entries that would be read by other types, or of which some may be expired.
+
+    Raises:
+        _NotYetError: they would.
+    """
+    state = known.state
+    if lookup.types not in (0, known.types):
+        msg = f"state {state.name!r} has other types in this slot now than elsewhere, or before"
+        raise _NotYetError(msg)
+    if state.restored and state.format.value.type_info.kind == STAMPED:
+        msg = (
+            f"state {state.name!r} was restored, and what of it is expired is not known before the "
+            "program asks for it with its time to live"
+        )
+        raise _NotYetError(msg)
 
 
 def _first(

@@ -12,20 +12,28 @@ from tests.harness.test_queries import timed
 
 from weir.common import Time
 from weir.common.typeinfo import Types
+from weir.datastream import KeyedProcessFunction
 from weir.datastream.functions import ProcessWindowFunction
 from weir.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateTtlConfig,
     ValueStateDescriptor,
 )
 from weir.datastream.window import CountTrigger, TumblingEventTimeWindows
-from weir.jobmanager.queries import UnknownKeyOrNamespaceError
+from weir.jobmanager.queries import (
+    KeyRange,
+    StateUnavailableError,
+    Terms,
+    UnknownKeyOrNamespaceError,
+)
 from weir.queryable import QueryableStateClient
+from weir.queryable.queries import StateQueries
 from weir.queryable.server import QueryServer
 from weir.queryable.settings import QuerySettings
-from weir.testing.campaign_backends import settings_of
+from weir.testing.campaign_backends import BACKENDS, settings_of
 from weir.testing.harness import JobHarness, collect
 
 TOKEN = "windows"
@@ -81,8 +89,7 @@ def shown(kind: str, state: Any) -> Any:
     return dict(state.items()) if kind == "map" else state.get()
 
 
-@pytest.fixture(scope="module", params=["hashmap", "rocksdb"])
-def job(request: Any) -> JobHarness:
+def job_of(backend: str) -> JobHarness:
     env = environment()
     windows = timed(env, RECORDS).key_by(lambda record: record[0], Types.STRING())
     kept = (
@@ -92,9 +99,14 @@ def job(request: Any) -> JobHarness:
         .process(Keeps())
     )
     collect(kept.uid("windows"))
-    made = started(env, 2, partitions=1, backend=settings_of(request.param))
+    made = started(env, 2, partitions=1, backend=settings_of(backend))
     made.run_epoch(checkpoint=True)
     return made
+
+
+@pytest.fixture(scope="module", params=["hashmap", "rocksdb"])
+def job(request: Any) -> JobHarness:
+    return job_of(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -135,3 +147,99 @@ def test_a_state_of_a_key_is_found_without_a_window(
     for key in ("a", "b"):
         asked = client.get_kv_state(job.job_id, name, key, Types.STRING(), descriptor, level=level)
         assert shown(kind, asked.result(30)) == expected(kind, key)
+
+
+def every_row(queries: StateQueries, name: str, terms: Terms) -> list[Any]:
+    """Return the rows of a state, those asked for by key as well as those of a scan."""
+    scanned = queries.scan(name, KeyRange(), terms).table.to_pylist()
+    asked = queries.get(name, ["a", "b", "c"], terms).table.to_pylist()
+    found = [sorted(map(repr, some)) for some in (scanned, asked)]
+    assert found[0] == found[1]
+    return found[0]
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("way", ["failover", "rescale", "restore"])
+@pytest.mark.parametrize("backend", list(BACKENDS))
+def test_restored_states_are_found_before_the_program_asks_for_them(backend: str, way: str) -> None:
+    """States of windows and of their keys are asked for when a window fires, and not before."""
+    job = job_of(backend)
+    queries = queries_of(job, states="all")
+    names = {f"windows.{d.name}" for place in "wg" for d in descriptors(place).values()}
+    before = {name: every_row(queries, name, Terms("live")) for name in names}
+    assert all(before.values())
+    if way == "failover":
+        job.fail_over()
+    elif way == "rescale":
+        asked = job.control.rescale(3)
+        job.turn_until(asked.done)
+    else:
+        job = job.restart(1)
+        queries = queries_of(job, states="all")
+        assert names <= {f"{view.operator}.{view.state}" for view in queries.states()}
+    for name in names:
+        for level in LEVELS:
+            assert every_row(queries, name, Terms(level)) == before[name]
+    window = queries.get("windows.w-value", ["a"], Terms("live"), namespace=[0, 10]).table
+    assert window["value"].to_pylist() == [3]
+
+
+class Asks(KeyedProcessFunction):
+    """Asks for its states with the first record; `types` are those of now."""
+
+    def __init__(self, types: list[Any]) -> None:
+        self.types = types
+
+    def open(self, runtime_context: Any) -> None:
+        self.states = runtime_context
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        plain = ValueStateDescriptor("plain", self.types[0])
+        expiring = ValueStateDescriptor("expiring", Types.LONG())
+        ttl = StateTtlConfig.new_builder(Time.milliseconds(1000)).build()
+        expiring.enable_time_to_live(ttl)
+        for descriptor in (plain, expiring):
+            self.states.get_state(descriptor).update(value)
+        yield value
+
+
+def asking(types: list[Any], backend: str) -> JobHarness:
+    env = environment()
+    keyed = env.from_sequence(1, 20).uid("numbers").key_by(lambda n: n % 8, Types.LONG())
+    collect(keyed.process(Asks(types)).uid("asks").set_max_parallelism(8))
+    return started(env, 2, backend=settings_of(backend))
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb-incremental"])
+def test_what_of_a_restored_state_has_expired_is_not_known_yet(backend: str) -> None:
+    job = asking([Types.LONG()], backend)
+    job.run_epoch(take=8, checkpoint=True)
+    queries = queries_of(job, states="all")
+    assert queries.scan("asks.expiring", KeyRange(), Terms()).table.num_rows == 8
+    job.fail_over()
+    assert queries.scan("asks.plain", KeyRange(), Terms()).table.num_rows == 8
+    for ask in (
+        lambda: queries.scan("asks.expiring", KeyRange(), Terms()),
+        lambda: queries.get("asks.expiring", [1], Terms()),
+    ):
+        with pytest.raises(StateUnavailableError, match=r"'expiring' was restored.*committed"):
+            ask()
+    assert queries.get("asks.expiring", [1], Terms("committed")).table.num_rows == 1
+    job.run_epoch(take=8)
+    assert queries.scan("asks.expiring", KeyRange(), Terms()).table.num_rows == 8
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb-incremental"])
+def test_a_restored_state_is_not_read_by_the_types_that_it_will_have(backend: str) -> None:
+    types: list[Any] = [Types.INT()]
+    job = asking(types, backend)
+    job.run_epoch(take=8, checkpoint=True)
+    types[0] = Types.LONG()
+    later = job.restart(2)
+    queries = queries_of(later, states="all")
+    assert queries.scan("asks.plain", KeyRange(), Terms()).table.num_rows == 8
+    later.run_epoch(take=1)  # one slot has asked for it now, the other has not
+    with pytest.raises(StateUnavailableError, match="has other types in this slot"):
+        queries.scan("asks.plain", KeyRange(), Terms())
+    later.run_epoch(take=8)
+    assert queries.scan("asks.plain", KeyRange(), Terms()).table.num_rows == 8

@@ -277,7 +277,7 @@ class ChangelogBackend:
         return self._inner.addresses(state_name)
 
     def seen_states(self) -> list[SeenState]:
-        """Return the registered states of the inner backend."""
+        """Return the registered and the restored states of the inner backend."""
         return self._peekable().seen_states()
 
     def peek(self, name: str, group: int, keys: Collection[Any], *, spaced: bool) -> Entries:

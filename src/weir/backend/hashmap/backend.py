@@ -29,7 +29,7 @@ from weir.backend.hashmap.sweep import TableSweep
 from weir.backend.hashmap.table import StateTable
 from weir.backend.hashmap.tracked import TrackedTable, tracked_handle_for
 from weir.backend.object_handles import handle_for
-from weir.backend.peek import Entries, SeenState
+from weir.backend.peek import Entries, SeenState, seen_restored
 from weir.backend.restored import RestoredState, common_sources, read_states
 from weir.backend.timers import EVENT_TIMERS, PROCESSING_TIMERS, TimerQueue, TimerSnapshot
 from weir.common.state import State
@@ -237,22 +237,36 @@ class HashMapBackend:
                 yield group, *split_address(address)
 
     def seen_states(self) -> list[SeenState]:
-        """Return the registered states."""
-        return [SeenState(t.name, t.kind, t.format, t.cleanup) for t in self._tables.values()]
+        """Return the registered states, and those that were restored and not asked for."""
+        tables = self._tables.values()
+        seen = [SeenState(t.name, t.kind, t.format, t.cleanup) for t in tables]
+        return seen + seen_restored(self._restored.values())
 
     def peek(self, name: str, group: int, keys: Collection[Any], *, spaced: bool) -> Entries:
-        """Return the entries of some keys; in namespaces by a look at the whole key group."""
-        table = self._tables[name]
-        if not spaced:
+        """Return the entries of some keys.
+
+        In namespaces, and as long as nobody asked for a restored state, by a look at the whole key
+        group.
+        """
+        table = self._tables.get(name)
+        if table is not None and not spaced:
             found = ((key, table.peek(group, key)) for key in keys)
             return [entry for entry in found if entry[1] is not None]
+        items = self.peek_group(name, group)
         wanted = set(keys)
-        items = table.visible(group).items()
+        if not spaced:
+            return [entry for entry in items if entry[0] in wanted]
         return [entry for entry in items if split_address(entry[0])[0] in wanted]
 
     def peek_group(self, name: str, group: int) -> Entries:
-        """Return all entries of a key group."""
-        return list(self._tables[name].visible(group).items())
+        """Return all entries of a key group; those of a restored state are decoded each time."""
+        table = self._tables.get(name)
+        if table is not None:
+            return list(table.visible(group).items())
+        restored = self._restored[name]
+        if group not in restored.groups:
+            return []
+        return list(restored.entries(group, restored.stored_format()).items())
 
     def size(self) -> int:
         """Count the entries of all registered states."""

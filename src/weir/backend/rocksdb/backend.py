@@ -26,8 +26,8 @@ from weir.backend.base import (
 from weir.backend.context import BackendContext
 from weir.backend.group_format import AddressTypes, GroupFormat
 from weir.backend.key_bytes import KEY_FORMAT
-from weir.backend.peek import Entries, SeenState
-from weir.backend.rocksdb.catalog import PACKED_FAMILY, Catalog, Described
+from weir.backend.peek import Entries, SeenState, seen_restored
+from weir.backend.rocksdb.catalog import PACKED_FAMILY, Catalog, Described, unpack_state
 from weir.backend.rocksdb.database import Cursor, Database, require_rocksdict
 from weir.backend.rocksdb.expand import with_present_keys
 from weir.backend.rocksdb.full import FrozenState, FullSnapshot, whole
@@ -328,30 +328,57 @@ class RocksDBBackend:
                 yield prefix
 
     def seen_states(self) -> list[SeenState]:
-        """Return the registered states."""
+        """Return the registered states, and those that were restored and not asked for."""
         facts = [store.facts for store in self._stores.values()]
-        return [SeenState(f.name, f.kind, f.format, f.cleanup) for f in facts]
+        seen = [SeenState(f.name, f.kind, f.format, f.cleanup) for f in facts]
+        # Of several old subtasks' state some may be stored and some packed.
+        waiting = {**self._catalog.packed, **self._catalog.stored}
+        return seen + seen_restored(state.restored() for state in waiting.values())
 
     def peek(self, name: str, group: int, keys: Collection[Any], *, spaced: bool) -> Entries:
         """Return the entries of some keys; in namespaces from the database, after a flush."""
-        store = self._stores[name]
-        if not spaced:
+        store = self._stores.get(name)
+        if store is not None and not spaced:
             found = [(key, store.peek(group, key)) for key in keys]
             return [entry for entry in found if entry[1] is not None]
         self.flush()
-        starts = [self._addresses.beginning(group, key) for key in keys]
-        return [e for start in starts for e in self._rows(store, start, after(start))]
+        wanted = set(keys)
+        found = [e for e in self._packed_entries(name, group) if split_address(e[0])[0] in wanted]
+        start_of = self._addresses.beginning if spaced else self._addresses.encode
+        starts = [start_of(group, key) for key in keys]
+        rows = (self._rows(name, start, after(start)) for start in starts)
+        found += [entry for own in rows for entry in own]
+        return found if spaced else [e for e in found if split_address(e[0])[1] is VOID]
 
     def peek_group(self, name: str, group: int) -> Entries:
         """Return all entries of a key group from the database, after a flush."""
         self.flush()
-        return self._rows(self._stores[name], group_start(group), group_start(group + 1))
+        yield from self._packed_entries(name, group)
+        yield from self._rows(name, group_start(group), group_start(group + 1))
 
-    @staticmethod
-    def _rows(store: Store, start: bytes, stop: bytes | None) -> Iterator[tuple[Any, Any]]:
-        f = store.facts
-        frozen = FrozenState(f.name, f.kind, f.format, f.family.cursor())
-        return whole(f.kind.shape, frozen.between(start, stop))
+    def _rows(self, name: str, start: bytes, stop: bytes | None) -> Iterator[tuple[Any, Any]]:
+        """Return the entries of a range, of a state that has a column family."""
+        store, waiting = self._stores.get(name), self._catalog.stored.get(name)
+        if store is not None:
+            f = store.facts
+            frozen = FrozenState(f.name, f.kind, f.format, f.family.cursor())
+        elif waiting is not None:
+            frozen = FrozenState.of(waiting, self._database.family(waiting.family).cursor())
+        else:
+            return iter(())
+        return whole(frozen.kind.shape, frozen.between(start, stop))
+
+    def _packed_entries(self, name: str, group: int) -> Iterator[tuple[Any, Any]]:
+        """Return what a key group has of a state that was read from the common format."""
+        waiting = self._catalog.packed.get(name)
+        if waiting is None or PACKED_FAMILY not in self._database.names():
+            return iter(())
+        cursor, state = self._database.family(PACKED_FAMILY).cursor(), waiting.restored()
+        parts = [part for _, part in unpack_state(cursor, group, name)]
+        if not parts:
+            return iter(())
+        state.groups[group] = parts
+        return iter(state.entries(group, state.stored_format()).items())
 
     def size(self) -> int:
         """Count the entries of all registered states, one by one."""

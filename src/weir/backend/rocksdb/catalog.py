@@ -22,7 +22,7 @@ import msgspec
 
 from weir.backend.base import NATIVE_PREFIX
 from weir.backend.group_format import GroupFormat
-from weir.backend.kinds import Shape, StateKind
+from weir.backend.kinds import StateKind
 from weir.backend.restored import EncodedGroup, RestoredState
 from weir.backend.rocksdb.database import Cursor, Database, WriteBatch
 from weir.backend.rocksdb.keys import group_start
@@ -68,14 +68,7 @@ class Described:
             CorruptStateError: the description of one is missing or none.
             UsageError: it is plain, and keys hold pickled parts.
         """
-        kind = StateKind[self.kind] if self.kind in StateKind.__members__ else None
-        needed = ["key", "namespace", "value"]
-        if kind is not None and kind.shape is Shape.MAP:
-            needed.append("map_key")
-        codecs = {part: self._codec(part) for part in needed}
-        return GroupFormat(
-            kind, codecs["key"], codecs["namespace"], codecs["value"], map_key=codecs.get("map_key")
-        )
+        return self.restored().stored_format(self._codec)
 
     def _codec(self, part: str) -> Codec:
         declared = stored_type(self.types.get(part))

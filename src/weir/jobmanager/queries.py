@@ -110,11 +110,15 @@ class Terms:
 
 @dataclass(frozen=True)
 class KeyRange:
-    """Which keys of a scan are wanted: texts with a prefix, or from `low` on to before `high`."""
+    """Which rows of a scan are wanted: keys with a prefix, or from `low` on to before `high`.
+
+    With a `namespace` those of one window alone, its start and end.
+    """
 
     prefix: str | None = None
     low: Any = None
     high: Any = None
+    namespace: Any = None
 
 
 @dataclass(frozen=True)
@@ -187,8 +191,10 @@ class JobQueries(Protocol):
             QueryError: there is no answer that fulfils the terms.
         """
 
-    def stream(self, state: str, terms: Terms) -> tuple[Any, Iterator[Any]]:
-        """Return the schema and all rows of a state, in batches, each whole in itself.
+    def stream(
+        self, state: str, terms: Terms, wanted: KeyRange | None = None
+    ) -> tuple[Any, Iterator[Any]]:
+        """Return the schema and all rows that are wanted, in batches, each whole in itself.
 
         Committed rows are all of one checkpoint. Who lets the time limit pass without reading on
         gets an error.

@@ -231,9 +231,10 @@ class QueryableStateClient:
         return self._ask(_request(job_id, name, wanted))
 
     def stream(self, job_id: Any, name: str, **terms: Any) -> Any:
-        """Return all rows as a `pyarrow.RecordBatchReader`, which reads them as they come.
+        """Return rows as a `pyarrow.RecordBatchReader`, which reads them as they come.
 
-        Rows of one key group are of one moment. Of committed state all rows are.
+        `terms` are those of `scan`, whose limit cuts in no order here. Rows of one key group are
+        of one moment. Of committed state all rows are.
 
         Raises:
             QueryError: there is no answer.

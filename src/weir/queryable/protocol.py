@@ -72,8 +72,19 @@ class QueryRequest(msgspec.Struct, frozen=True):
 
     @property
     def range(self) -> KeyRange:
-        """Which keys of a scan are wanted."""
-        return KeyRange(self.prefix, self.low, self.high)
+        """Which rows of a scan are wanted."""
+        return KeyRange(self.prefix, self.low, self.high, namespace=self.namespace)
+
+    def refuse_range(self) -> None:
+        """Refuse a range of keys besides keys.
+
+        Raises:
+            QueryError: both are there.
+        """
+        given = [name for name in ("prefix", "low", "high") if getattr(self, name) is not None]
+        if self.keys is not None and given:
+            msg = f"keys and {', '.join(given)} do not go together: name keys, or a range of them"
+            raise QueryError(msg)
 
 
 class QueryAnswer(msgspec.Struct, frozen=True):

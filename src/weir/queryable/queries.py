@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from weir.checkpoint.metadata import CheckpointMetadata
 from weir.codec.plain import loads_plain
@@ -37,18 +36,17 @@ from weir.jobmanager.queries import (
 from weir.jobmanager.supervisor import Supervisor
 from weir.keys import one_nan_many, plain
 from weir.offline.keys import key_from_json, key_from_text
-from weir.offline.tables import KEY, NAMESPACE, WINDOW
+from weir.offline.tables import KEY
 from weir.queryable.catalog import Catalog, KnownState
 from weir.queryable.committed import CommittedReader, PinnedCheckpoint
 from weir.queryable.live import LiveReader
 from weir.queryable.protocol import ReadBy, with_facts
 from weir.queryable.settings import QueryLimits, StreamPlace
+from weir.queryable.wanted import Wanted, is_ordered, is_ordered_in_slots, rows_wanted
 
 T = TypeVar("T")
 _STATES_PATIENCE_MS: Final = 2_000
 _FEW_ROWS: Final = 10_000
-Inside = Callable[[Any], Any]
-"""Tells by a column of keys which rows are wanted."""
 
 
 class StateQueries:
@@ -124,8 +122,8 @@ class StateQueries:
             else:
                 facts, batches = self._of(moment, partial(self._keys, known, wanted, terms))
             table = pa.Table.from_batches(batches, known.layout.schema)
-            if namespace is not None:
-                table = _in_namespace(table, namespace)
+            left = rows_wanted(known, KeyRange(namespace=namespace))
+            table = table if left is None else left(table)
             table = table if terms.limit is None else table.slice(0, terms.limit)
             self.limits.refuse_larger(table.nbytes, f"the answer from state {state!r}")
             return Answer(facts, table, known.opaque)
@@ -184,36 +182,36 @@ class StateQueries:
         self._refuse_ended()
         with self.limits.admitted():
             known = self.catalog.find(state)
-            inside = _key_filter(known, wanted)
+            left = rows_wanted(known, wanted)
             if terms.level == "live":
-                facts, table = self._scanned_live(known, inside, terms)
+                facts, table = self._scanned_live(known, left, terms)
             else:
-                read = partial(self._scanned, known, inside, terms)
+                read = partial(self._scanned, known, left, terms)
                 facts, table = self._of(moment, read)
             return Answer(facts, table, known.opaque)
 
     def _scanned(
-        self, known: KnownState, inside: Inside | None, terms: Terms, pinned: PinnedCheckpoint
+        self, known: KnownState, left: Wanted | None, terms: Terms, pinned: PinnedCheckpoint
     ) -> tuple[Facts, Any]:
         facts = self._committed_facts(pinned.metadata)
         self.refuse_old(facts, terms)
-        return facts, self._found(known, inside, terms, pinned.batches(known))
+        return facts, self._found(known, left, terms, pinned.batches(known))
 
     def _scanned_live(
-        self, known: KnownState, inside: Inside | None, terms: Terms
+        self, known: KnownState, left: Wanted | None, terms: Terms
     ) -> tuple[Facts, Any]:
         """Read one key group after the other: the answer is as old as the first of them."""
         began, epochs = self.clock.monotonic_ms(), [-1]
         # More than a few rows, or some of a range, slots give whole.
         few = terms.limit is not None and terms.limit <= _FEW_ROWS
-        limit = terms.limit if few and inside is None and _is_ordered_in_slots(known) else None
+        limit = terms.limit if few and left is None and is_ordered_in_slots(known) else None
 
         def groups() -> Iterator[Any]:
             for batches, epoch in self._live.groups(known, limit):
                 epochs.append(-1 if epoch is None else epoch)
                 yield from batches or (None,)
 
-        table = self._found(known, inside, terms, groups())
+        table = self._found(known, left, terms, groups())
         newest = max(epochs)
         age = self.clock.monotonic_ms() - began
         facts = self._live_facts(None if newest < 0 else newest, age)
@@ -221,14 +219,14 @@ class StateQueries:
         return facts, table
 
     def _found(
-        self, known: KnownState, inside: Inside | None, terms: Terms, batches: Iterable[Any]
+        self, known: KnownState, left: Wanted | None, terms: Terms, batches: Iterable[Any]
     ) -> Any:
         """Return the rows that are wanted, within all limits; None stands for no rows."""
         in_time = self._deadline("scan")
         found = _Found(known, terms.limit)
         for batch in batches:
             if batch is not None:
-                found.add(batch if inside is None else batch.filter(inside(batch.column(KEY))))
+                found.add(batch if left is None else left(batch))
                 self.limits.refuse_larger(found.nbytes, f"the answer from state {known.name!r}")
             in_time()
         return found.first()
@@ -245,13 +243,16 @@ class StateQueries:
 
         return in_time
 
-    def stream(self, state: str, terms: Terms) -> tuple[Any, Iterator[Any]]:
-        """Return the schema and all rows of a state, in batches.
+    def stream(
+        self, state: str, terms: Terms, wanted: KeyRange | None = None
+    ) -> tuple[Any, Iterator[Any]]:
+        """Return the schema and all rows of a state that are wanted, in batches.
 
         The schema tells how true they are: the checkpoint, or since when slots are asked.
         """
         self._refuse_ended()
         known = self.catalog.find(state)
+        left = rows_wanted(known, wanted or KeyRange())
         with ExitStack() as stack:
             place = stack.enter_context(self.limits.stream_place(self.clock))
             batches: Iterator[Any]
@@ -263,7 +264,8 @@ class StateQueries:
                 facts = self._committed_facts(pinned.metadata)
                 batches = pinned.batches(known)
             self.refuse_old(facts, terms)
-            rows = _streamed(batches, terms.limit, place, stack.pop_all())
+            found = batches if left is None else map(left, batches)
+            rows = _streamed(found, terms.limit, place, stack.pop_all())
             return with_facts(known.layout.schema, facts), rows
 
     def table(
@@ -366,74 +368,11 @@ def _encoded(known: KnownState, wanted: dict[int, list[Any]]) -> list[tuple[int,
     return [(group, encode(key)) for group, own in wanted.items() for key in own]
 
 
-def _in_namespace(table: Any, namespace: Any) -> Any:
-    """Return the rows of one namespace; a window is its start and end."""
-    names = table.schema.names
-    if WINDOW[0] in names:
-        if not isinstance(namespace, (list, tuple)) or len(namespace) != len(WINDOW):
-            msg = f"the namespace {namespace!r} is no window: expected its start and end"
-            raise QueryError(msg)
-        for name, moment in zip(WINDOW, namespace, strict=True):
-            table = table.filter(pc.equal(table[name], _scalar(moment, table[name].type)))
-        return table
-    if NAMESPACE not in names:
-        msg = f"the state has no namespaces, and {namespace!r} was asked for"
-        raise QueryError(msg)
-    return table.filter(pc.equal(table[NAMESPACE], _scalar(namespace, table[NAMESPACE].type)))
-
-
-def _scalar(value: Any, arrow: Any) -> Any:
-    try:
-        return pa.scalar(value, arrow)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        msg = f"{value!r} is no {arrow}: {error}"
-        raise QueryError(msg) from error
-
-
-def _is_ordered(known: KnownState) -> bool:
-    """Tell whether keys have the order of the column that shows them."""
-    key = known.layout.key
-    return bool(key.shown == key.type_info and not pa.types.is_nested(key.arrow))
-
-
-def _is_ordered_in_slots(known: KnownState) -> bool:
-    """Tell whether Python orders keys as the column that shows them does."""
-    arrow = known.layout.key.arrow
-    return _is_ordered(known) and bool(pa.types.is_integer(arrow) or pa.types.is_string(arrow))
-
-
-def _key_filter(known: KnownState, wanted: KeyRange) -> Inside | None:
-    """Return what tells by the column of keys which rows are wanted; None for all."""
-    if wanted == KeyRange():
-        return None
-    arrow = known.layout.key.arrow
-    if wanted.prefix is not None and not pa.types.is_string(arrow):
-        msg = f"keys of state {known.name!r} are {arrow}, and only texts have a prefix"
-        raise QueryError(msg)
-    if (wanted.low is not None or wanted.high is not None) and not _is_ordered(known):
-        msg = f"keys of state {known.name!r} are {known.layout.key.type_info!r}, without an order"
-        raise QueryError(msg)
-    low = None if wanted.low is None else _scalar(wanted.low, arrow)
-    high = None if wanted.high is None else _scalar(wanted.high, arrow)
-
-    def inside(keys: Any) -> Any:
-        found = pc.is_valid(keys)
-        if wanted.prefix is not None:
-            found = pc.and_(found, pc.starts_with(keys, wanted.prefix))
-        if low is not None:
-            found = pc.and_(found, pc.greater_equal(keys, low))
-        if high is not None:
-            found = pc.and_(found, pc.less(keys, high))
-        return found
-
-    return inside
-
-
 class _Found:
     """Rows of a scan; of those beyond the limit few are kept at any time."""
 
     def __init__(self, known: KnownState, limit: int | None) -> None:
-        self._ordered = _is_ordered(known)
+        self._ordered = is_ordered(known)
         self._limit = limit
         self._tables = [known.layout.schema.empty_table()]
         self._rows = 0

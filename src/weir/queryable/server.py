@@ -102,7 +102,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             if not ticket.ticket.startswith(protocol.TICKET):
                 return self._sql(context).result(ticket.ticket)
             request = protocol.decode_request(ticket.ticket[len(protocol.TICKET) :])
-            schema, batches = self._site.job(request.job).stream(request.state, request.terms)
+            schema, batches = self._site.stream(request)
             return flight.GeneratorStream(schema, _told_later(batches))
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:
@@ -232,12 +232,24 @@ class QueryServer:
         job = self.job(request.job)
         if request.keys is None:
             return job.scan(request.state, request.range, request.terms)
+        request.refuse_range()
         keys = job.encoded_keys(request.state, request.keys, request.key_type)
         if request.read_by is not None and _is_plain(request):
             found = job.entries(request.state, keys, request.read_by)
             if found is not None:
                 return found
         return job.get(request.state, keys, request.terms, request.namespace)
+
+    def stream(self, request: protocol.QueryRequest) -> tuple[Any, Iterator[Any]]:
+        """Return the schema and the rows of a state that are wanted, in batches.
+
+        Raises:
+            QueryError: there is no answer that fulfils its terms.
+        """
+        if request.keys is not None:
+            msg = "a stream is of all keys, or of a range of them: ask for some keys with table"
+            raise QueryError(msg)
+        return self.job(request.job).stream(request.state, request.terms, request.range)
 
     def door(self) -> str:
         """Return where clients of this user on this host are answered faster; "" is nowhere."""

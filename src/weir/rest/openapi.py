@@ -29,7 +29,7 @@ _QUERIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "to": {"type": "integer", "minimum": 0},
     "level": {"type": "string", "enum": ["live", "committed"]},
     "max-age": {"type": "integer", "minimum": 0, "maximum": 999_999_999},
-    **{name: {"type": "string"} for name in ("prefix", "low", "high")},
+    **{name: {"type": "string"} for name in ("prefix", "low", "high", "namespace")},
 }
 _REQUIRED: Final = ("parallelism", "state", "from", "to")
 

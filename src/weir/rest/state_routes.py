@@ -6,12 +6,15 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from weir.jobmanager.queries import LEVELS, Answer, JobQueries, KeyRange, Level, Terms
 from weir.rest import state_models as m
 from weir.rest.cluster import Cluster, is_over
 from weir.rest.routing import STATE_SCOPE, RefusedError, Request, Route
 
 LIMIT: Final = 1000
+_RANGE: Final = ("prefix", "low", "high")
 _TERMS: Final[Mapping[str, str]] = {
     "level": "live (default) or committed.",
     "max-age": "How old the answer may be, in milliseconds.",
@@ -44,9 +47,10 @@ def look(cluster: Cluster, request: Request) -> m.StateRows:
     terms = Terms(_level(query), _number(query, "max-age"), _limit(query))
     if "key" in query:
         key = queries.key(name, query["key"], text=True)
-        return _rows(queries, queries.get(name, [key], terms))
+        _refuse_range(query)
+        return _rows(queries, queries.get(name, [key], terms, _namespace(query)))
     low, high = (_bound(queries, name, query.get(bound)) for bound in ("low", "high"))
-    wanted = KeyRange(query.get("prefix"), low, high)
+    wanted = KeyRange(query.get("prefix"), low, high, namespace=_namespace(query))
     return _rows(queries, queries.scan(name, wanted, terms))
 
 
@@ -56,8 +60,9 @@ def look_up(cluster: Cluster, request: Request) -> m.StateRows:
     body: m.StateLookupRequest = request.body
     terms = Terms(body.level, body.max_age_ms, LIMIT if body.limit is None else body.limit)
     if body.keys is None and body.key_texts is None:
-        wanted = KeyRange(body.prefix, body.low, body.high)
+        wanted = KeyRange(body.prefix, body.low, body.high, namespace=body.namespace)
         return _rows(queries, queries.scan(name, wanted, terms))
+    _refuse_range({bound: getattr(body, bound) for bound in _RANGE})
     keys = [queries.key(name, value) for value in body.keys or ()]
     keys += [queries.key(name, value, text=True) for value in body.key_texts or ()]
     return _rows(queries, queries.get(name, keys, terms, body.namespace))
@@ -113,6 +118,22 @@ def _limit(query: Mapping[str, str]) -> int:
     return LIMIT if found is None else found
 
 
+def _namespace(query: Mapping[str, str]) -> object:
+    text = query.get("namespace")
+    try:
+        return None if text is None else msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        msg = f"namespace is {text!r}, expected JSON: of a window [start, end] in milliseconds."
+        raise RefusedError(400, msg) from error
+
+
+def _refuse_range(given: Mapping[str, object]) -> None:
+    found = [name for name in _RANGE if given.get(name) is not None]
+    if found:
+        text = f"Keys and {', '.join(found)} do not go together: name keys, or a range of them."
+        raise RefusedError(400, text)
+
+
 def _bound(queries: JobQueries, name: str, text: str | None) -> object:
     return None if text is None else queries.key(name, text, text=True)
 
@@ -137,6 +158,7 @@ ROUTES: Final[tuple[Route, ...]] = (
             "prefix": "Only keys that begin with this text.",
             "low": "Only keys from this one on.",
             "high": "Only keys before this one.",
+            "namespace": "Only of this window: JSON, [start, end] in milliseconds.",
             **_TERMS,
         },
         scope=STATE_SCOPE,

@@ -25,6 +25,7 @@ from weir.datastream.state import (
 from weir.datastream.window import CountTrigger, TumblingEventTimeWindows
 from weir.jobmanager.queries import (
     KeyRange,
+    QueryError,
     StateUnavailableError,
     Terms,
     UnknownKeyOrNamespaceError,
@@ -147,6 +148,43 @@ def test_a_state_of_a_key_is_found_without_a_window(
     for key in ("a", "b"):
         asked = client.get_kv_state(job.job_id, name, key, Types.STRING(), descriptor, level=level)
         assert shown(kind, asked.result(30)) == expected(kind, key)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_scans_and_streams_are_of_the_window_that_was_asked_for(
+    job: JobHarness, client: QueryableStateClient, level: str
+) -> None:
+    def read(**wanted: Any) -> list[list[Any]]:
+        scanned = client.scan(job.job_id, "q-w-value", level=level, **wanted).table
+        streamed = client.stream(job.job_id, "q-w-value", level=level, **wanted).read_all()
+        assert scanned.sort_by("key") == streamed.sort_by("key").cast(scanned.schema)
+        return [scanned[name].to_pylist() for name in ("key", "window_start", "value")]
+
+    assert read(namespace=[0, 10]) == [["a", "b"], [0, 0], [3, 2]]
+    assert read(namespace=[0, 10], low="b") == [["b"], [0], [2]]
+    assert read(namespace=[20, 30]) == [[], [], []]
+    assert sorted(read(prefix="a")[1]) == [0, 10]
+    with pytest.raises(QueryError, match="is no window"):
+        read(namespace=0)
+    with pytest.raises(QueryError, match="is no int64"):
+        client.stream(job.job_id, "q-w-value", level=level, namespace=["x", "y"])
+    assert read()[0].count("a") == 2
+
+
+def test_keys_and_a_range_of_them_are_refused(
+    job: JobHarness, client: QueryableStateClient
+) -> None:
+    with pytest.raises(QueryError, match="keys and prefix, low do not go together"):
+        client.table(job.job_id, "q-w-value", ["a"], Types.STRING(), prefix="a", low="a")
+    with pytest.raises(QueryError, match="a stream is of all keys"):
+        client.stream(job.job_id, "q-w-value", keys=[b""], key_type=None)
+
+
+def test_a_namespace_of_a_state_without_any_is_refused() -> None:
+    queries = queries_of(asked := asking([Types.LONG()], "hashmap"), states="all")
+    asked.run_epoch(take=8)
+    with pytest.raises(QueryError, match=r"'asks\.plain' has no namespaces, and 1 was asked for"):
+        queries.scan("asks.plain", KeyRange(namespace=1), Terms())
 
 
 def every_row(queries: StateQueries, name: str, terms: Terms) -> list[Any]:

@@ -83,6 +83,21 @@ def test_many_keys_and_ranges_are_asked_for(client: Client, path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"keys": [1], "low": 2}, "Keys and low do not go together"),
+        ({"namespace": [0, 10]}, "has no namespaces"),
+    ],
+)
+def test_what_a_body_asks_for_is_never_passed_over(
+    client: Client, path: str, body: dict[str, Any], says: str
+) -> None:
+    answer = client.request("POST", f"{path}/q-total", body)
+    assert answer.status == 400
+    assert says in answer.errors[0]
+
+
+@pytest.mark.parametrize(
     ("query", "status", "says"),
     [
         ("nothing?key=1", 404, "UnknownKvStateLocation"),
@@ -90,6 +105,10 @@ def test_many_keys_and_ranges_are_asked_for(client: Client, path: str) -> None:
         ("q-total?key=1&level=x", 400, "level is 'x'"),
         ("q-total?limit=x", 400, "limit is 'x'"),
         ("q-total?prefix=x", 400, "only texts have a prefix"),
+        ("q-total?key=1&prefix=x", 400, "Keys and prefix do not go together"),
+        ("q-total?namespace=[0,10]", 400, "has no namespaces"),
+        ("q-total?key=1&namespace=[0,10]", 400, "has no namespaces"),
+        ("q-total?namespace=x", 400, "namespace is 'x', expected JSON"),
         ("..%2F..%2Fetc", 404, "UnknownKvStateLocation"),
     ],
 )

@@ -136,7 +136,9 @@ class SampleQueries:
     def scan(self, state: str, wanted: KeyRange, terms: Terms) -> Answer:
         return self.get(state, list(self.rows_by_key), terms)
 
-    def stream(self, state: str, terms: Terms) -> tuple[Any, Iterator[Any]]:
+    def stream(
+        self, state: str, terms: Terms, wanted: KeyRange | None = None
+    ) -> tuple[Any, Iterator[Any]]:
         table = self.scan(state, KeyRange(), terms).table
         return table.schema, iter(table.to_batches())
 

@@ -31,7 +31,11 @@ __all__ = ["state"]
     help="What slots hold now (default), or the last completed checkpoint.",
 )
 @click.option("--max-age", type=click.IntRange(min=0), metavar="MS", help="Refuse what is older.")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many rows.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="At most so many rows; all of a KEY, else 1000 by default.",
+)
 @click.option("--prefix", help="Keys that begin with this text, instead of KEY.")
 @click.option("--low", help="Keys from this one on, instead of KEY.")
 @click.option("--high", help="Keys before this one, instead of KEY.")
@@ -55,6 +59,8 @@ def get(job: str, name: str | None, where: Where, as_json: bool, **asked: Any) -
     head, rows = answer["columns"], answer["rows"]
     say(columns(head, [[_cell(row[column]) for column in head] for row in rows]))
     say([_truth(answer, len(rows))])
+    if answer["truncated"]:
+        say(["There are more rows: raise --limit, or ask for a range with --low and --high."])
 
 
 def _asked(client: RestClient, path: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -94,9 +100,10 @@ def _say_states(answer: dict[str, Any], as_json: bool) -> None:
 
 def _truth(answer: dict[str, Any], count: int) -> str:
     what = "1 row" if count == 1 else f"{count:,} rows"
+    number, age = answer["checkpoint-id"], f"{answer['age-ms']:,} ms old"
     if answer["level"] == "live":
-        return f"{what}, live, epoch {answer['epoch']}, last checkpoint {answer['checkpoint-id']}"
-    return f"{what} of checkpoint {answer['checkpoint-id']}, {answer['age-ms']:,} ms old"
+        return f"{what}, live, epoch {answer['epoch']}, last checkpoint {number}, {age}"
+    return f"{what} of checkpoint {number}, epoch {answer['epoch']}, {age}"
 
 
 def _cell(value: Any) -> str:

@@ -123,11 +123,15 @@ class KeyRange:
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows as an Arrow table, and how true they are; bytes in `opaque` columns are pickles."""
+    """Rows as an Arrow table, and how true they are; bytes in `opaque` columns are pickles.
+
+    With `truncated` there are more rows than the limit has let through.
+    """
 
     facts: Facts
     table: Any
     opaque: frozenset[str] = frozenset()
+    truncated: bool = False
 
 
 @dataclass(frozen=True)

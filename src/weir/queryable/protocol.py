@@ -90,7 +90,7 @@ class QueryRequest(msgspec.Struct, frozen=True):
 class QueryAnswer(msgspec.Struct, frozen=True):
     """The facts of an answer, its rows as Arrow's IPC stream, and the columns with pickles.
 
-    Or, with `entries`, no rows but what `Entries` has.
+    With `truncated` a limit has left rows out. Or, with `entries`, no rows but what `Entries` has.
     """
 
     facts: Facts
@@ -98,6 +98,7 @@ class QueryAnswer(msgspec.Struct, frozen=True):
     opaque: list[str]
     entries: list[bytes] | None = None
     expires: bool = False
+    truncated: bool = False
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -132,7 +133,8 @@ def encode_answer(answer: Answer | Entries) -> bytes:
     out = io.BytesIO()
     with pa.ipc.new_stream(out, answer.table.schema) as writer:
         writer.write_table(answer.table)
-    return _encode(QueryAnswer(answer.facts, out.getvalue(), sorted(answer.opaque)))
+    rows, opaque = out.getvalue(), sorted(answer.opaque)
+    return _encode(QueryAnswer(answer.facts, rows, opaque, truncated=answer.truncated))
 
 
 def decode_answer(data: bytes) -> Answer | Entries:
@@ -146,7 +148,8 @@ def decode_answer(data: bytes) -> Answer | Entries:
         if found.entries is not None:
             return Entries(found.facts, found.entries, found.expires)
         with pa.ipc.open_stream(found.rows) as reader:
-            return Answer(found.facts, reader.read_all(), frozenset(found.opaque))
+            opaque = frozenset(found.opaque)
+            return Answer(found.facts, reader.read_all(), opaque, truncated=found.truncated)
     except (msgspec.MsgspecError, pa.ArrowException) as error:
         msg = f"what answers is no server of queries: {error}"
         raise QueryError(msg) from error

@@ -124,9 +124,10 @@ class StateQueries:
             table = pa.Table.from_batches(batches, known.layout.schema)
             left = rows_wanted(known, KeyRange(namespace=namespace))
             table = table if left is None else left(table)
-            table = table if terms.limit is None else table.slice(0, terms.limit)
+            cut = terms.limit is not None and table.num_rows > terms.limit
+            table = table.slice(0, terms.limit) if cut else table
             self.limits.refuse_larger(table.nbytes, f"the answer from state {state!r}")
-            return Answer(facts, table, known.opaque)
+            return Answer(facts, table, known.opaque, truncated=cut)
 
     def _keys(
         self,
@@ -184,43 +185,44 @@ class StateQueries:
             known = self.catalog.find(state)
             left = rows_wanted(known, wanted)
             if terms.level == "live":
-                facts, table = self._scanned_live(known, left, terms)
+                facts, found = self._scanned_live(known, left, terms)
             else:
                 read = partial(self._scanned, known, left, terms)
-                facts, table = self._of(moment, read)
-            return Answer(facts, table, known.opaque)
+                facts, found = self._of(moment, read)
+            return Answer(facts, found.first(), known.opaque, truncated=found.truncated)
 
     def _scanned(
         self, known: KnownState, left: Wanted | None, terms: Terms, pinned: PinnedCheckpoint
-    ) -> tuple[Facts, Any]:
+    ) -> tuple[Facts, _Found]:
         facts = self._committed_facts(pinned.metadata)
         self.refuse_old(facts, terms)
         return facts, self._found(known, left, terms, pinned.batches(known))
 
     def _scanned_live(
         self, known: KnownState, left: Wanted | None, terms: Terms
-    ) -> tuple[Facts, Any]:
+    ) -> tuple[Facts, _Found]:
         """Read one key group after the other: the answer is as old as the first of them."""
         began, epochs = self.clock.monotonic_ms(), [-1]
-        # More than a few rows, or some of a range, slots give whole.
-        few = terms.limit is not None and terms.limit <= _FEW_ROWS
-        limit = terms.limit if few and left is None and is_ordered_in_slots(known) else None
+        # More than a few rows, or some of a range, slots give whole. One more tells that there are.
+        limit = None if terms.limit is None else terms.limit + 1
+        if left is not None or not is_ordered_in_slots(known) or (limit or 0) > _FEW_ROWS + 1:
+            limit = None
 
         def groups() -> Iterator[Any]:
             for batches, epoch in self._live.groups(known, limit):
                 epochs.append(-1 if epoch is None else epoch)
                 yield from batches or (None,)
 
-        table = self._found(known, left, terms, groups())
+        found = self._found(known, left, terms, groups())
         newest = max(epochs)
         age = self.clock.monotonic_ms() - began
         facts = self._live_facts(None if newest < 0 else newest, age)
         self.refuse_old(facts, terms)
-        return facts, table
+        return facts, found
 
     def _found(
         self, known: KnownState, left: Wanted | None, terms: Terms, batches: Iterable[Any]
-    ) -> Any:
+    ) -> _Found:
         """Return the rows that are wanted, within all limits; None stands for no rows."""
         in_time = self._deadline("scan")
         found = _Found(known, terms.limit)
@@ -229,7 +231,7 @@ class StateQueries:
                 found.add(batch if left is None else left(batch))
                 self.limits.refuse_larger(found.nbytes, f"the answer from state {known.name!r}")
             in_time()
-        return found.first()
+        return found
 
     def _deadline(self, what: str) -> Callable[[], None]:
         """Return what refuses to go on once the time is over."""
@@ -376,12 +378,19 @@ class _Found:
         self._limit = limit
         self._tables = [known.layout.schema.empty_table()]
         self._rows = 0
+        self._seen = 0
         self.nbytes = 0
+
+    @property
+    def truncated(self) -> bool:
+        """Tell whether there are rows beyond the limit."""
+        return self._limit is not None and self._seen > self._limit
 
     def add(self, batch: Any) -> None:
         """Take some rows."""
         self._tables.append(pa.Table.from_batches([batch]))
         self._rows += batch.num_rows
+        self._seen += batch.num_rows
         self.nbytes += batch.nbytes
         if self._limit is not None and self._rows > 2 * self._limit + _FEW_ROWS:
             self._tables = [self.first()]

@@ -22,7 +22,7 @@ _QUERIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "size": {"type": "integer", "minimum": 0, "maximum": 1 << 20},
     "state": {"type": "string"},
     "key": {"type": "string"},
-    "limit": {"type": "integer", "minimum": 1, "maximum": 1000},
+    "limit": {"type": "integer", "minimum": 1},
     "subtaskindex": {"type": "integer", "minimum": 0},
     "duration": {"type": "integer", "minimum": 10, "maximum": 10_000},
     "from": {"type": "integer", "minimum": 0},

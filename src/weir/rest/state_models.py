@@ -49,7 +49,10 @@ class StateInfos(msgspec.Struct):
 
 
 class StateRows(msgspec.Struct, rename="kebab"):
-    """Rows, and how true they are: as of which epoch, and how old."""
+    """Rows, and how true they are: as of which epoch, and how old.
+
+    With `truncated` there are more than the limit has let through.
+    """
 
     level: Literal["live", "committed"]
     attempt: int
@@ -58,3 +61,4 @@ class StateRows(msgspec.Struct, rename="kebab"):
     age_ms: int
     columns: list[str]
     rows: list[dict[str, Any]]
+    truncated: bool

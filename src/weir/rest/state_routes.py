@@ -14,11 +14,12 @@ from weir.rest.cluster import Cluster, is_over
 from weir.rest.routing import STATE_SCOPE, RefusedError, Request, Route
 
 LIMIT: Final = 1000
+LIMIT_MAX: Final = 100_000
 _RANGE: Final = ("prefix", "low", "high")
 _TERMS: Final[Mapping[str, str]] = {
     "level": "live (default) or committed.",
     "max-age": "How old the answer may be, in milliseconds.",
-    "limit": f"The most rows; {LIMIT} by default.",
+    "limit": f"At most so many rows, 1 to {LIMIT_MAX}; without a key {LIMIT} by default.",
 }
 
 
@@ -44,8 +45,10 @@ def states(cluster: Cluster, request: Request) -> m.StateInfos:
 def look(cluster: Cluster, request: Request) -> m.StateRows:
     """Show the rows of a key, or of a range of keys."""
     queries, name, query = _queries(cluster, request), _name(request), request.query
-    terms = Terms(_level(query), _number(query, "max-age"), _limit(query))
-    if "key" in query:
+    by_key = "key" in query
+    limit = _limit(_number(query, "limit"), by_key=by_key)
+    terms = Terms(_level(query), _number(query, "max-age"), limit)
+    if by_key:
         key = queries.key(name, query["key"], text=True)
         _refuse_range(query)
         return _rows(queries, queries.get(name, [key], terms, _namespace(query)))
@@ -58,8 +61,9 @@ def look_up(cluster: Cluster, request: Request) -> m.StateRows:
     """Show the rows of many keys."""
     queries, name = _queries(cluster, request), _name(request)
     body: m.StateLookupRequest = request.body
-    terms = Terms(body.level, body.max_age_ms, LIMIT if body.limit is None else body.limit)
-    if body.keys is None and body.key_texts is None:
+    by_key = body.keys is not None or body.key_texts is not None
+    terms = Terms(body.level, body.max_age_ms, _limit(body.limit, by_key=by_key))
+    if not by_key:
         wanted = KeyRange(body.prefix, body.low, body.high, namespace=body.namespace)
         return _rows(queries, queries.scan(name, wanted, terms))
     _refuse_range({bound: getattr(body, bound) for bound in _RANGE})
@@ -78,6 +82,7 @@ def _rows(queries: JobQueries, answer: Answer) -> m.StateRows:
         age_ms=facts.age_ms,
         columns=answer.table.schema.names,
         rows=queries.rows(answer),
+        truncated=answer.truncated,
     )
 
 
@@ -111,11 +116,14 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _limit(query: Mapping[str, str]) -> int:
-    found = _number(query, "limit")
-    if found is not None and not 1 <= found <= LIMIT:
-        raise RefusedError(400, f"limit is {found}, expected 1 to {LIMIT}.")
-    return LIMIT if found is None else found
+def _limit(asked: int | None, *, by_key: bool) -> int | None:
+    """Return the most rows; of keys all are wanted where nobody says otherwise."""
+    if asked is None:
+        return None if by_key else LIMIT
+    if not 1 <= asked <= LIMIT_MAX:
+        text = f"limit is {asked}, expected 1 to {LIMIT_MAX}: ask for ranges of keys (low, high), "
+        raise RefusedError(400, f"{text}or for a stream of all rows (weir.queryable).")
+    return asked
 
 
 def _namespace(query: Mapping[str, str]) -> object:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli import jobs
+from tests.harness.programs import environment, started
 from tests.harness.querying import KEYS, expected, job_of, queries_of
 from tests.unit.rest.client import Client
 
+from weir.common.typeinfo import Types
+from weir.datastream import KeyedProcessFunction
+from weir.datastream.state import ListStateDescriptor
 from weir.rest import RestServer
-from weir.testing.harness import JobHarness
+from weir.testing.harness import JobHarness, collect
 from weir.testing.manual_job import ManualJob, serve
 
 STATE_TOKEN = "state-only"
@@ -55,6 +60,64 @@ def client(server: RestServer) -> Client:
 @pytest.fixture
 def path(job: JobHarness) -> str:
     return f"/jobs/{job.job_id}/state"
+
+
+@pytest.fixture(scope="module")
+def large() -> JobHarness:
+    """2,500 keys, and one list of all numbers."""
+    env = environment()
+    numbers = env.from_sequence(1, 2500).uid("numbers")
+    numbers.key_by(lambda n: n, Types.LONG()).as_queryable_state("each")
+    collect(numbers.key_by(lambda n: 7, Types.LONG()).process(Listed()).uid("listed"))
+    made = started(env)
+    made.run_epoch(checkpoint=True)
+    return made
+
+
+class Listed(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        descriptor = ListStateDescriptor("all", Types.LONG())
+        descriptor.set_queryable("all")
+        self.all = runtime_context.get_list_state(descriptor)
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.all.add(value)
+        yield value
+
+
+@pytest.mark.parametrize("level", ["live", "committed"])
+def test_rows_are_never_left_out_in_silence(large: JobHarness, tmp_path: Path, level: str) -> None:
+    manual = ManualJob("counting", job_id=str(large.job_id))
+    manual.queries = queries_of(large)
+    with serve(manual, tmp_path) as server:
+        client, path = Client(server.url, server.token), f"/jobs/{large.job_id}/state"
+
+        def get(query: str) -> tuple[int, bool]:
+            found = client.json(f"{path}/{query}&level={level}")
+            return len(found["rows"]), found["truncated"]
+
+        def post(name: str, body: dict[str, Any]) -> tuple[int, bool]:
+            found = client.request("POST", f"{path}/{name}", {**body, "level": level}).json
+            return len(found["rows"]), found["truncated"]
+
+        keys = list(range(1, 2001))
+        assert get("all?key=7") == post("all", {"keys": [7]}) == (2500, False)
+        assert get("all?key=7&limit=10") == post("all", {"keys": [7], "limit": 10}) == (10, True)
+        assert post("each", {"keys": keys}) == (2000, False)
+        assert get("each?") == post("each", {}) == (1000, True)
+        for limit, cut in ((2499, True), (2500, False), (5000, False)):
+            shown = min(limit, 2500), cut
+            assert get(f"each?limit={limit}") == post("each", {"limit": limit}) == shown
+        assert get("each?low=2401") == (100, False)
+        assert get("each?low=2401&limit=99") == (99, True)
+        refused = client.request("POST", f"{path}/each", {"limit": 100_001})
+        assert refused.status == 400
+        assert "limit is 100001, expected 1 to 100000" in refused.errors[0]
+        manual_id = str(large.job_id)
+        found = json.loads(
+            invoke("state", "get", manual_id, "each", "--limit", "2400", "--json").stdout
+        )
+        assert (len(found["rows"]), found["truncated"]) == (2400, True)
 
 
 def test_states_are_listed(client: Client, path: str) -> None:
@@ -158,7 +221,10 @@ def test_the_command_prints_states_keys_and_ranges(server: RestServer, manual: M
     one = invoke("state", "get", "counting", "q-total", "3")
     total = expected(range(1, 56), 3)["total"]
     assert one.stdout.splitlines()[1].split()[1:] == ["3", str(total)]
-    assert "1 row, live, epoch" in one.stdout
+    assert re.search(r"^1 row, live, epoch \d+, last checkpoint 1, 0 ms old$", one.stdout, re.M)
+    few = invoke("state", "get", "counting", "q-total", "--limit", "2")
+    assert "There are more rows: raise --limit" in few.stdout
+    assert "more rows" not in invoke("state", "get", "counting", "q-total").stdout
     found = json.loads(
         invoke("state", "get", manual.job_id, "q-total", "1", "2", "--committed", "--json").stdout
     )
@@ -173,4 +239,6 @@ def test_the_command_says_what_is_wrong(server: RestServer, manual: ManualJob) -
     both = invoke("state", "get", manual.job_id, "q-total", "1", "--prefix", "a", code=2)
     assert "do not go together" in both.stderr
     old = invoke("state", "get", "counting", "q-total", "1", "--committed", "--max-age", "0")
-    assert "of checkpoint 1" in old.stdout
+    assert re.search(r"^1 row of checkpoint 1, epoch \d+, [\d,]+ ms old$", old.stdout, re.M)
+    many = invoke("state", "get", "counting", "q-total", "--limit", "100001", code=2)
+    assert "limit is 100001, expected 1 to 100000: ask for ranges" in many.stderr

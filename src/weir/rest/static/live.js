@@ -42,7 +42,7 @@ function Answer({ path }) {
     ]} />
     <${Table} caption="Answer" head=${data.columns} empty="Nothing is stored there."
       rows=${data.rows.map((row, i) => ({ key: i, cells: data.columns.map((name) => html`<span class="value">${shown(row[name])}</span>`) }))} />
-    ${data.rows.length >= ROWS && html`<p class="quiet">There may be more: <code>weir state get</code> shows them.</p>`}`;
+    ${data.truncated && html`<p class="quiet">There are more rows: <code>weir state get</code> shows them.</p>`}`;
 }
 
 function Ask({ job, states }) {

@@ -2,21 +2,27 @@
 
 What was known once stays known: a job that fails over has the same states, and committed ones can
 be read meanwhile. What is known of a state that the program has not asked for yet, only restored,
-is asked anew each time. A name means one state.
+is asked anew each time. A name means one state: one that several have is refused.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from weir.codec.codec import codec_for
 from weir.errors import WeirError
 from weir.graph.plan import JobPlan, OperatorNode
-from weir.jobmanager.queries import StateUnavailableError, StateView, UnknownStateError
+from weir.jobmanager.queries import (
+    QueryError,
+    StateUnavailableError,
+    StateView,
+    UnknownStateError,
+)
 from weir.keygroup import key_group
 from weir.offline.keyed import Layout, StoredKind
 from weir.offline.tables import KEY, MAP_KEY, NAMESPACE, VALUE
@@ -27,11 +33,15 @@ from weir.slot.lookup import SlotState, SlotStates, types_mark
 
 @dataclass(frozen=True)
 class KnownState:
-    """One keyed state: how slots describe it, its operator, and how its entries are decoded."""
+    """One keyed state: how slots describe it, its operator, and how its entries are decoded.
+
+    It is `alone` where no other operator of that name has a state of that name.
+    """
 
     described: SlotState
     operator: OperatorNode
     layout: Layout
+    alone: bool = True
 
     @classmethod
     def of(cls, described: SlotState, operator: OperatorNode) -> KnownState:
@@ -48,7 +58,15 @@ class KnownState:
     @property
     def name(self) -> str:
         """What queries call it."""
-        return self.described.queryable_name or f"{self.place}.{self.described.name}"
+        place = self.place if self.alone else self.operator.id
+        return self.described.queryable_name or f"{place}.{self.described.name}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """By what it is found: the first of them that some state has decides."""
+        state = self.described.name
+        by_place, by_id = f"{self.place}.{state}", f"{self.operator.id}.{state}"
+        return (self.described.queryable_name or by_id, by_place, by_id, state)
 
     @property
     def spaced(self) -> bool:
@@ -138,6 +156,7 @@ class Catalog:
 
         Raises:
             UnknownStateError: there is none.
+            QueryError: several have it.
             StateUnavailableError: nobody knows it now.
         """
         found = self._by_name.get(name) or self._named(name)
@@ -156,17 +175,28 @@ class Catalog:
 
     def _named(self, name: str) -> KnownState | None:
         shown = self._shown()
-        for state in shown:
-            if name in (state.described.queryable_name, f"{state.place}.{state.described.name}"):
-                return state
-        alone = [state for state in shown if state.described.name == name]
-        return alone[0] if len(alone) == 1 else None
+        for names in zip(*(state.names for state in shown), strict=True):
+            found = [state for state, own in zip(shown, names, strict=True) if own == name]
+            if len(found) > 1:
+                several = " and ".join(f"{s.name!r} of operator {s.place!r}" for s in found)
+                msg = (
+                    f"{name!r} is the name of several states, {several}: ask for one of them, and "
+                    "give the operators uids or names of their own, or call set_queryable"
+                )
+                raise QueryError(msg)
+            if found:
+                return found[0]
+        return None
 
     def _shown(self) -> list[KnownState]:
         with self._lock:
             known = list(self._known.values())
         declared = (s for s in known if self._everything or s.described.queryable_name is not None)
-        return [state for state in declared if not state.described.name.startswith("_timer")]
+        shown = [state for state in declared if not state.described.name.startswith("_timer")]
+        count = Counter((state.place, state.described.name) for state in shown)
+        return [
+            s if count[s.place, s.described.name] == 1 else replace(s, alone=False) for s in shown
+        ]
 
     def _learn(self) -> None:
         try:

@@ -14,10 +14,12 @@ import pyarrow as pa
 from pyarrow import flight
 
 from weir.jobmanager.queries import QueryError
+from weir.queryable.catalog import KnownState
 from weir.queryable.protobuf import Fields, field, message, numbers, read_message, text, texts
 from weir.queryable.queries import StateQueries
 from weir.queryable.sql import SqlQueries, level_of, require_engine
 from weir.queryable.sql_info import INFO_SCHEMA, KEYS, info_columns
+from weir.queryable.sql_views import At, Views
 
 _STATEMENT: Final = "CommandStatementQuery"
 _PREPARED: Final = "CommandPreparedStatementQuery"
@@ -153,29 +155,30 @@ class FlightSql:
 
     def _schemas(self, fields: Fields) -> Columns:
         here = _is_here(fields)
-        names = sorted({state.place for state in self._queries.catalog.states() if here})
+        names = sorted({schema for schema, _ in self._views() if here})
         wanted = [name for name in names if _like(name, text(fields, 2))]
         return [[_CATALOG] * len(wanted), wanted]
 
     def _known(self, fields: Fields) -> Columns:
         kinds = texts(fields, 4)
         here = _is_here(fields) and (not kinds or _VIEW in kinds)
-        found = [
-            state
-            for state in self._queries.catalog.states()
-            if here
-            and _like(state.place, text(fields, 2))
-            and _like(state.described.name, text(fields, 3))
-        ]
+        found = {
+            (schema, name): state
+            for (schema, name), state in self._views().items()
+            if here and _like(schema, text(fields, 2)) and _like(name, text(fields, 3))
+        }
         columns: Columns = [
             [_CATALOG] * len(found),
-            [state.place for state in found],
-            [state.described.name for state in found],
+            [schema for schema, _ in found],
+            [name for _, name in found],
             [_VIEW] * len(found),
         ]
         if fields.get(5, [0])[-1]:
-            columns.append([s.layout.schema.serialize().to_pybytes() for s in found])
+            columns.append([s.layout.schema.serialize().to_pybytes() for s in found.values()])
         return columns
+
+    def _views(self) -> dict[At, KnownState]:
+        return Views.of(self._queries.catalog.states()).states
 
 
 def _nothing(schema: Any) -> Callable[[Fields], Columns]:

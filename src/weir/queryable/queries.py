@@ -78,9 +78,9 @@ class StateQueries:
         with self.limits.admitted():
             return [state.view() for state in self.catalog.states()]
 
-    def key(self, state: str, value: Any, *, text: bool = False) -> Any:
+    def key(self, state: str | KnownState, value: Any, *, text: bool = False) -> Any:
         """Return the key that a JSON value stands for, or a text that a person typed."""
-        layout = self.catalog.find(state).layout
+        layout = self._found_state(state).layout
         try:
             return key_from_text(value, layout.key) if text else key_from_json(value, layout.key)
         except UsageError as error:
@@ -103,9 +103,12 @@ class StateQueries:
             msg = f"{len(data)} bytes are no key of {of.type_info!r}: {error}"
             raise QueryError(msg) from error
 
+    def _found_state(self, state: str | KnownState) -> KnownState:
+        return state if isinstance(state, KnownState) else self.catalog.find(state)
+
     def get(
         self,
-        state: str,
+        state: str | KnownState,
         keys: Sequence[Any],
         terms: Terms,
         namespace: Any = None,
@@ -114,7 +117,7 @@ class StateQueries:
         """Return the rows of some keys; committed ones of a given moment, or the newest."""
         self._refuse_ended()
         with self.limits.admitted():
-            known = self.catalog.find(state)
+            known = self._found_state(state)
             wanted = self._by_group(known, keys)
             if terms.level == "live":
                 batches, epoch = self._live.keys(known, _encoded(known, wanted))
@@ -126,7 +129,7 @@ class StateQueries:
             table = table if left is None else left(table)
             cut = terms.limit is not None and table.num_rows > terms.limit
             table = table.slice(0, terms.limit) if cut else table
-            self.limits.refuse_larger(table.nbytes, f"the answer from state {state!r}")
+            self.limits.refuse_larger(table.nbytes, f"the answer from state {known.name!r}")
             return Answer(facts, table, known.opaque, truncated=cut)
 
     def _keys(
@@ -177,12 +180,16 @@ class StateQueries:
             return Entries(self._live_facts(epoch), parts, known.layout.expires)
 
     def scan(
-        self, state: str, wanted: KeyRange, terms: Terms, moment: PinnedCheckpoint | None = None
+        self,
+        state: str | KnownState,
+        wanted: KeyRange,
+        terms: Terms,
+        moment: PinnedCheckpoint | None = None,
     ) -> Answer:
         """Return the rows of keys in a range, in the order of keys, up to the limit."""
         self._refuse_ended()
         with self.limits.admitted():
-            known = self.catalog.find(state)
+            known = self._found_state(state)
             left = rows_wanted(known, wanted)
             if terms.level == "live":
                 facts, found = self._scanned_live(known, left, terms)
@@ -279,8 +286,8 @@ class StateQueries:
     ) -> Answer:
         """Return all rows of a state, or those of some keys, as far as limits allow."""
         if keys is not None:
-            return self.get(known.name, keys, terms, moment=moment)
-        return self.scan(known.name, KeyRange(), terms, moment)
+            return self.get(known, keys, terms, moment=moment)
+        return self.scan(known, KeyRange(), terms, moment)
 
     def rows(self, answer: Answer) -> list[dict[str, Any]]:
         """Return the rows of an answer as JSON values; pickles are shown as their sizes."""

@@ -45,6 +45,7 @@ from weir.queryable.catalog import KnownState
 from weir.queryable.committed import PinnedCheckpoint
 from weir.queryable.protocol import with_facts
 from weir.queryable.queries import StateQueries
+from weir.queryable.sql_views import At, Refusal, Views, unread
 
 _THREADS: Final = 2
 _BATCH_ROWS: Final = 2048
@@ -92,8 +93,8 @@ def level_of(text: str) -> Level:
     raise QueryError(msg)
 
 
-Named = dict[tuple[str, str], Any]
-"""Tables by schema and name; of those that nobody has read the schema of Arrow."""
+Named = dict[At, Any]
+"""Tables by schema and name, or why there is none."""
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,9 @@ class SqlQueries:
             QueryError: it is no query that can be answered.
         """
         with self.queries.limits.admitted_sql():
-            states = self.queries.catalog.states()
-            tables = {(s.place, s.described.name): s.layout.schema.empty_table() for s in states}
-            with self._engine(tables) as engine:
+            views = Views.of(self.queries.catalog.states())
+            tables: Named = {at: s.layout.schema.empty_table() for at, s in views.states.items()}
+            with self._engine(tables | views.refusals) as engine:
                 _parsed(engine, sql)
                 with self._in_time(engine):
                     asked = engine.sql(sql)
@@ -130,16 +131,16 @@ class SqlQueries:
             QueryError: it is no query that can be answered, or takes too much.
         """
         with self.queries.limits.admitted_sql():
-            states = self.queries.catalog.states()
+            views = Views.of(self.queries.catalog.states())
             with self._engine({}) as engine:
                 tree = _parsed(engine, sql)
             named = {name.lower() for name in _tables(tree)}
-            wanted = [state for state in states if state.described.name.lower() in named]
+            wanted = {at: s for at, s in views.states.items() if at[1].lower() in named}
             only = _single_key(tree) if len(wanted) == 1 else None
-            answers, facts = self._read(wanted, only)
-            tables: Named = {(s.place, s.described.name): s.layout.schema for s in states}
-            for state, answer in zip(wanted, answers, strict=True):
-                tables[state.place, state.described.name] = answer.table
+            answers, facts = self._read(list(wanted.values()), only)
+            tables: Named = {at: unread(at, state) for at, state in views.states.items()}
+            tables |= views.refusals
+            tables |= {at: found.table for at, found in zip(wanted, answers, strict=True)}
             with self._engine(tables) as engine, self._in_time(engine):
                 found = self._fetched(engine, sql)
         if facts is None:
@@ -176,7 +177,7 @@ class SqlQueries:
         read = partial(self.queries.table, state, Terms(self.level, self.max_age_ms))
         if only is not None and _is_plain_key(only[0], state.layout.key.arrow):
             try:
-                keys = [self.queries.key(state.name, only[0])]
+                keys = [self.queries.key(state, only[0])]
             except QueryError:
                 keys = None  # the engine knows what to make of such a comparison
             if keys is not None:
@@ -195,10 +196,11 @@ class SqlQueries:
             for number, ((schema, name), table) in enumerate(sorted(tables.items())):
                 engine.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
                 view = f"CREATE VIEW {quoted(schema)}.{quoted(name)} AS FROM {behind}_{number}"
-                if isinstance(table, pa.Schema):
-                    view += f" WHERE error({_unread(schema, name)}) IS NULL"
+                if isinstance(table, Refusal):
+                    view += f" WHERE error({_text(table.text)}) IS NULL"
                     # Of no rows nothing would be asked.
-                    table = pa.table([pa.nulls(1, f.type) for f in table], names=table.names)
+                    nulls = [pa.nulls(1, f.type) for f in table.columns]
+                    table = pa.table(nulls, names=table.columns.names)
                 engine.register(f"{behind}_{number}", table)
                 engine.execute(view)
             for setting in _LOCKED:
@@ -253,8 +255,8 @@ class SqlQueries:
         return pa.Table.from_batches(batches, reader.schema)
 
 
-def _unread(schema: str, name: str) -> str:
-    text = f"state {schema}.{name} was not read for this query: name it in the text of the query"
+def _text(text: str) -> str:
+    """Return a text as SQL has it."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 

@@ -26,6 +26,7 @@ from weir.queryable.queries import StateQueries
 from weir.queryable.server import QueryServer
 from weir.queryable.settings import SQL_AT_ONCE, QueryLimits, QuerySettings
 from weir.queryable.sql import SqlQueries
+from weir.queryable.sql_views import Views, unread
 from weir.testing.harness import JobHarness
 from weir.version import __version__
 
@@ -298,11 +299,10 @@ def test_settings_tell_nothing_about_the_process(job: JobHarness) -> None:
 def test_a_state_that_was_not_read_is_never_found_empty(job: JobHarness) -> None:
     """Whatever way leads to it that the tree of the query does not show."""
     asked = SqlQueries(queries_of(job), "committed", 64 << 20)
-    states = asked.queries.catalog.states()
-    tables = {(state.place, state.described.name): state.layout.schema for state in states}
-    with asked._engine(tables) as engine:
-        for state in states:
-            name = f'"{state.place}"."{state.described.name}"'
+    views = Views.of(asked.queries.catalog.states()).states
+    with asked._engine({at: unread(at, state) for at, state in views.items()}) as engine:
+        for at, state in views.items():
+            name = f'"{at[0]}"."{at[1]}"'
             assert engine.sql(f"from {name}").columns == state.layout.schema.names
             refused = pytest.raises(QueryError, match="was not read for this query")
             with refused, asked._in_time(engine):

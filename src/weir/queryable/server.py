@@ -1,7 +1,8 @@
 """The server of queries in the driver: one for all jobs of the process, over Arrow Flight.
 
-Every call needs the token. Handlers speak to `JobQueries`, which bound what a query may take. With
-SQL switched on it speaks Arrow Flight SQL, too.
+Every call needs the token. Handlers speak to `JobQueries`, which bound what a query may take. About
+jobs with SQL switched on it speaks Arrow Flight SQL, too. Where and to whom it listens is the same
+for all jobs; what may be asked of a job its own settings say.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from weir.config import queryable as q
+from weir.config import security
 from weir.errors import UsageError, WeirError
 from weir.jobmanager.queries import QueryError, UnknownJobError
 from weir.queryable import protocol
@@ -116,14 +118,14 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             return flight.SchemaResult(self._sql(context).schema(descriptor))
 
     def _sql(self, context: Any) -> FlightSql:
-        site, caller = self._site, context.get_middleware(_MIDDLEWARE)
-        if not site.settings.sql:
+        caller = context.get_middleware(_MIDDLEWARE)
+        queries, settings = self._site.served(caller.header("weir-job"))
+        if not settings.sql:
             msg = f"SQL is switched off: set {q.QUERY_SQL.key}: true"
             raise QueryError(msg)
-        queries = site.job(caller.header("weir-job"))
         level = caller.header("weir-level") or "committed"
         age = protocol.max_age_of(caller.header("weir-max-age-ms"))
-        return FlightSql(queries, level, site.settings.sql_memory, age)
+        return FlightSql(queries, level, settings.sql_memory, age)
 
 
 def _told_later(batches: Iterator[Any]) -> Iterator[Any]:
@@ -145,7 +147,7 @@ class QueryServer:
         self.settings = settings
         self.token = settings.token or secrets.token_urlsafe(32)
         self._lock = threading.Lock()
-        self._jobs: dict[str, StateQueries] = {}
+        self._jobs: dict[str, tuple[StateQueries, QuerySettings]] = {}
         self._door: QueryDoor | None = None
         self._closed = False
         self._server = self._listen()
@@ -193,10 +195,19 @@ class QueryServer:
         scheme = "grpc" if self.settings.tls is None else "grpc+tls"
         return f"{scheme}://{self.settings.bind_address}:{self.port}"
 
-    def register(self, job_id: str, queries: StateQueries) -> None:
-        """Answer queries about a job from now on."""
+    def register(
+        self, job_id: str, queries: StateQueries, settings: QuerySettings | None = None
+    ) -> None:
+        """Answer queries about a job from now on, by its own settings for SQL.
+
+        Raises:
+            UsageError: the server was closed.
+        """
         with self._lock:
-            self._jobs[job_id] = queries
+            if self._closed:
+                msg = f"queries are no more taken at {self.location}: start job {job_id} again"
+                raise UsageError(msg)
+            self._jobs[job_id] = queries, settings or self.settings
 
     def forget(self, job_id: str) -> None:
         """Answer no queries about a job any more."""
@@ -205,6 +216,14 @@ class QueryServer:
 
     def job(self, job_id: str | None) -> StateQueries:
         """Return what answers queries about a job; without an id it is the only one.
+
+        Raises:
+            UnknownJobError: there is none, or several.
+        """
+        return self.served(job_id)[0]
+
+    def served(self, job_id: str | None) -> tuple[StateQueries, QuerySettings]:
+        """Return what answers queries about a job, and the job's settings for them.
 
         Raises:
             UnknownJobError: there is none, or several.
@@ -250,6 +269,11 @@ class QueryServer:
             msg = "a stream is of all keys, or of a range of them: ask for some keys with table"
             raise QueryError(msg)
         return self.job(request.job).stream(request.state, request.terms, request.range)
+
+    def has_jobs(self) -> bool:
+        """Tell whether there are jobs to ask about."""
+        with self._lock:
+            return bool(self._jobs)
 
     def door(self) -> str:
         """Return where clients of this user on this host are answered faster; "" is nowhere."""
@@ -300,15 +324,39 @@ _servers: dict[int, QueryServer] = {}
 
 
 def query_endpoint(settings: QuerySettings) -> QueryServer:
-    """Return the server of this process; the first call starts it, with its settings.
+    """Return the server of this process; a job that is the only one starts it as it wants it.
 
     Raises:
-        UsageError: it cannot listen where the settings say.
+        UsageError: it cannot listen where the settings say; it serves another job elsewhere, or
+            with another token; or the extra `sql` is missing.
     """
+    if settings.sql:
+        FlightSql.require_engine()
     with _lock:
         known = _servers.get(os.getpid())
+        if known is not None and (differing := _differing(known, settings)):
+            if known.has_jobs():
+                msg = (
+                    f"queries of state are taken at {known.location} for all jobs of this process, "
+                    f"and the settings {', '.join(differing)} are others for this job: give it the "
+                    "same ones, or start it in a process of its own"
+                )
+                raise UsageError(msg)
+            known.close()
+            known = None
         if known is None:
             known = _servers[os.getpid()] = QueryServer(settings)
-        elif known.settings != settings:
-            log.warning("queries are taken at %s; other settings are ignored", known.location)
         return known
+
+
+def _differing(known: QueryServer, wanted: QuerySettings) -> list[str]:
+    """Return the options that say otherwise where and to whom a server listens."""
+    found = known.settings
+    same = {
+        q.QUERY_BIND_ADDRESS: found.bind_address == wanted.bind_address,
+        q.PROXY_PORTS: 0 in wanted.ports or known.port in wanted.ports,
+        q.QUERY_TOKEN: found.token == wanted.token,
+        security.REST_ENABLED: found.tls == wanted.tls,
+        security.REST_AUTHENTICATION: found.asks_clients == wanted.asks_clients,
+    }
+    return [option.key for option, is_same in same.items() if not is_same]

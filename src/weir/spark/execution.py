@@ -198,26 +198,27 @@ def _writing(rest: RestServer, workspace: Workspace) -> Callable[[JobHandle], No
     return partial(keep, log_dir=workspace.log_dir, driver_log=rest.cluster.log)
 
 
-def _queries(settings: Settings) -> QueryServer | None:
-    """Return what takes queries of state, None when that is switched off.
+def _queries(settings: Settings) -> tuple[QueryServer, QuerySettings] | None:
+    """Return what takes queries of state and how, None when that is switched off.
 
     Raises:
-        UsageError: it is switched on, and cannot listen.
+        UsageError: it is switched on, and cannot listen, or listens otherwise for another job.
     """
     wanted = QuerySettings.of(settings)
-    return None if wanted is None else query_endpoint(wanted)
+    return None if wanted is None else (query_endpoint(wanted), wanted)
 
 
 def _serve_queries(
     job: LocalJob,
-    server: QueryServer,
+    taken: tuple[QueryServer, QuerySettings],
     rest: RestServer | None,
     announcement: Announcement | None,
 ) -> None:
     """Answer queries about the job until it ends, also by REST."""
-    queries = StateQueries(job.supervisor, server.settings.limits)
+    server, settings = taken
+    queries = StateQueries(job.supervisor, settings.limits)
+    server.register(job.job_id, queries, settings)
     job.control.queries = queries
-    server.register(job.job_id, queries)
     job.supervisor.ended.add_done_callback(lambda _: server.forget(job.job_id))
     if rest is not None:
         rest.state_token = server.token

@@ -8,6 +8,7 @@ an answer, longer than asked to. Not every system has such sockets; there nobody
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import answer_challenge, deliver_challenge
@@ -27,6 +28,8 @@ class Packets:
         """Own a socket."""
         self._socket = connected
         self._patience_s: float | None = connected.gettimeout()
+        self._coming = select.poll()
+        self._coming.register(connected.fileno(), select.POLLIN)
         self.closed = False
 
     def fileno(self) -> int:
@@ -63,11 +66,10 @@ class Packets:
             EOFError: the other end has left.
             OSError: the message is longer than that.
         """
-        try:
-            data = self._socket.recv(maxlength + 2, socket.MSG_DONTWAIT)
-        except BlockingIOError:
+        # A socket with a timeout waits in Python before each call, whatever its flags say.
+        if not self._coming.poll(0):
             return None
-        return self._whole(data, maxlength)
+        return self._whole(self._socket.recv(maxlength + 2), maxlength)
 
     @staticmethod
     def _whole(data: bytes, maxlength: int) -> bytes:

@@ -2,8 +2,8 @@
 
 One call for many keys costs little more than one for a single key, at the client, in the driver and
 in the slots. So while look-ups overlap, calls begin some milliseconds apart, and each takes along
-what has come meanwhile; who asks alone never waits. Every look-up has its own answer, and its own
-error.
+what has come meanwhile; who asks alone never waits. Nobody waits for a slow call for long: another
+one begins beside it. Every look-up has its own answer, and its own error.
 """
 
 from __future__ import annotations
@@ -119,8 +119,10 @@ class Gathering:
         self._pool = pool
         self._clock = clock or SystemClock()
         self._pause = threading.Event().wait
+        self._wait = threading.Event().wait
         self._lock = threading.Lock()
         self._lines: dict[bytes, _Line] = {}
+        self._watched = False
 
     def submit(
         self, question: Question, key: bytes, made: Callable[[Answer | Stored], Any]
@@ -134,16 +136,48 @@ class Gathering:
                 line = self._lines[name] = _Line(question)
             line.waiting.append(wanted)
             now = self._clock.monotonic_ms()
-            if line.calls and (line.calls >= _CALLS or now - line.began_ms < _SLOW_MS):
-                return wanted.future
-            line.calls += 1
-            line.began_ms = now
+            full = line.calls >= _CALLS
+            waits = full or (line.calls > 0 and now - line.began_ms < _SLOW_MS)
+            if not waits:
+                line.calls += 1
+                line.began_ms = now
+            watches = waits and not full and not self._watched
+            self._watched = self._watched or watches
+        try:
+            if not waits:
+                self._pool.submit(self._run, name, line)
+            elif watches:
+                self._pool.submit(self._watch)
+        except RuntimeError:
+            if not waits:
+                self._leave(name, line)
+                raise
+        return wanted.future
+
+    def _watch(self) -> None:
+        """Begin calls beside slow ones, as long as somebody waits for any."""
+        while True:
+            with self._lock:
+                now = self._clock.monotonic_ms()
+                held = [at for at in self._lines.items() if at[1].waiting and at[1].calls < _CALLS]
+                slow = [at for at in held if now - at[1].began_ms >= _SLOW_MS]
+                for _, line in slow:
+                    line.calls += 1
+                    line.began_ms = now
+                rest = min((line.began_ms + _SLOW_MS - now for _, line in held), default=0)
+                self._watched = bool(held)
+            for name, line in slow:
+                self._begin(name, line)
+            if not held:
+                return
+            self._wait(rest / 1000)
+
+    def _begin(self, name: bytes, line: _Line) -> None:
         try:
             self._pool.submit(self._run, name, line)
         except RuntimeError:
-            self._leave(name, line)
-            raise
-        return wanted.future
+            # The client closes; who waits is answered all the same.
+            self._run(name, line)
 
     def _run(self, name: bytes, line: _Line) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -198,6 +199,35 @@ def test_while_look_ups_overlap_calls_begin_some_milliseconds_apart() -> None:
         assert [f.result(PATIENCE_S)[0] for f in futures] == [f"a{key}" for key in range(10)]
     assert [len(call) for call in server.calls] == [1, 9]
     assert pauses == [0.01]
+
+
+@pytest.mark.parametrize("later_ms", [1, 10, 49])
+def test_who_comes_soon_after_a_call_that_takes_long_waits_fifty_milliseconds(
+    later_ms: int,
+) -> None:
+    server = Server()
+    with ThreadPoolExecutor(4) as pool:
+        clock = ManualClock()
+        gathering = Gathering(server.ask, pool, clock)
+
+        def submit(key: int) -> Any:
+            request = QueryRequest("", "s", keys=[LONG.codec.encode(key)])
+            return submitted(gathering, request, values)
+
+        first = submit(0)
+        while not server.calls:
+            assert not first.done()
+        clock.advance(later_ms)
+        others = [submit(1), submit(2)]
+        assert server.calls == [[0]]
+        clock.advance(50 - later_ms)
+        end = time.monotonic() + PATIENCE_S
+        while len(server.calls) < 2:
+            assert time.monotonic() < end
+        assert server.calls[1] == [1, 2]
+        server.go.set()
+        found = [future.result(PATIENCE_S)[0] for future in (first, *others)]
+    assert found == ["a0", "a1", "a2"]
 
 
 def test_a_call_that_takes_long_holds_up_nobody_else() -> None:

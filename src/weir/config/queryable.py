@@ -84,6 +84,7 @@ QUERY_SQL_MEMORY = ConfigOption(
     "weir.queryable-state.sql-memory",
     MEMORY,
     256 << 20,
-    "The most memory that the SQL engine uses for one query.",
+    "The most memory that the SQL engine uses for one query, and the most bytes of state that it "
+    "reads for one.",
     minimum=1 << 20,
 )

@@ -13,8 +13,9 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -47,6 +48,17 @@ from weir.queryable.wanted import Wanted, is_ordered, is_ordered_in_slots, rows_
 T = TypeVar("T")
 _STATES_PATIENCE_MS: Final = 2_000
 _FEW_ROWS: Final = 10_000
+
+
+class Bound(Protocol):
+    """How much may be read."""
+
+    def refuse_larger(self, size: int, what: str) -> None:
+        """Refuse what is too large.
+
+        Raises:
+            QueryLimitError: it is.
+        """
 
 
 class StateQueries:
@@ -185,30 +197,31 @@ class StateQueries:
         wanted: KeyRange,
         terms: Terms,
         moment: PinnedCheckpoint | None = None,
+        *,
+        bound: Bound | None = None,
     ) -> Answer:
-        """Return the rows of keys in a range, in the order of keys, up to the limit."""
+        """Return the rows of keys in a range, in the order of keys, up to the limit.
+
+        What is read is refused by the limit of answers, or by another bound.
+        """
         self._refuse_ended()
         with self.limits.admitted():
             known = self._found_state(state)
-            left = rows_wanted(known, wanted)
+            scan = _Scan(known, rows_wanted(known, wanted), terms, bound or self.limits)
             if terms.level == "live":
-                facts, found = self._scanned_live(known, left, terms)
+                facts, found = self._scanned_live(scan)
             else:
-                read = partial(self._scanned, known, left, terms)
-                facts, found = self._of(moment, read)
+                facts, found = self._of(moment, partial(self._scanned, scan))
             return Answer(facts, found.first(), known.opaque, truncated=found.truncated)
 
-    def _scanned(
-        self, known: KnownState, left: Wanted | None, terms: Terms, pinned: PinnedCheckpoint
-    ) -> tuple[Facts, _Found]:
+    def _scanned(self, scan: _Scan, pinned: PinnedCheckpoint) -> tuple[Facts, _Found]:
         facts = self._committed_facts(pinned.metadata)
-        self.refuse_old(facts, terms)
-        return facts, self._found(known, left, terms, pinned.batches(known))
+        self.refuse_old(facts, scan.terms)
+        return facts, self._found(scan, pinned.batches(scan.known))
 
-    def _scanned_live(
-        self, known: KnownState, left: Wanted | None, terms: Terms
-    ) -> tuple[Facts, _Found]:
+    def _scanned_live(self, scan: _Scan) -> tuple[Facts, _Found]:
         """Read one key group after the other: the answer is as old as the first of them."""
+        known, left, terms = scan.known, scan.left, scan.terms
         began, epochs = self.clock.monotonic_ms(), [-1]
         # More than a few rows, or some of a range, slots give whole. One more tells that there are.
         limit = None if terms.limit is None else terms.limit + 1
@@ -220,23 +233,22 @@ class StateQueries:
                 epochs.append(-1 if epoch is None else epoch)
                 yield from batches or (None,)
 
-        found = self._found(known, left, terms, groups())
+        found = self._found(scan, groups())
         newest = max(epochs)
         age = self.clock.monotonic_ms() - began
         facts = self._live_facts(None if newest < 0 else newest, age)
         self.refuse_old(facts, terms)
         return facts, found
 
-    def _found(
-        self, known: KnownState, left: Wanted | None, terms: Terms, batches: Iterable[Any]
-    ) -> _Found:
+    def _found(self, scan: _Scan, batches: Iterable[Any]) -> _Found:
         """Return the rows that are wanted, within all limits; None stands for no rows."""
-        in_time = self._deadline("scan")
-        found = _Found(known, terms.limit)
+        in_time, left = self._deadline("scan"), scan.left
+        found = _Found(scan.known, scan.terms.limit)
         for batch in batches:
             if batch is not None:
                 found.add(batch if left is None else left(batch))
-                self.limits.refuse_larger(found.nbytes, f"the answer from state {known.name!r}")
+                what = f"the answer from state {scan.known.name!r}"
+                scan.bound.refuse_larger(found.nbytes, what)
             in_time()
         return found
 
@@ -283,11 +295,12 @@ class StateQueries:
         terms: Terms,
         keys: Sequence[Any] | None = None,
         moment: PinnedCheckpoint | None = None,
+        bound: Bound | None = None,
     ) -> Answer:
-        """Return all rows of a state, or those of some keys, as far as limits allow."""
+        """Return all rows of a state, up to a bound, or those of some keys, up to the limits."""
         if keys is not None:
             return self.get(known, keys, terms, moment=moment)
-        return self.scan(known, KeyRange(), terms, moment)
+        return self.scan(known, KeyRange(), terms, moment, bound=bound)
 
     def rows(self, answer: Answer) -> list[dict[str, Any]]:
         """Return the rows of an answer as JSON values; pickles are shown as their sizes."""
@@ -375,6 +388,16 @@ def _itself(key: Any) -> Any:
 def _encoded(known: KnownState, wanted: dict[int, list[Any]]) -> list[tuple[int, bytes]]:
     encode = known.layout.key.codec.encode
     return [(group, encode(key)) for group, own in wanted.items() for key in own]
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """Which rows of a state are read, and how many bytes of them at most."""
+
+    known: KnownState
+    left: Wanted | None
+    terms: Terms
+    bound: Bound
 
 
 class _Found:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from weir.config import queryable as q
 from weir.errors import UsageError
 from weir.jobmanager.queries import (
     LEVELS,
@@ -156,7 +157,8 @@ class SqlQueries:
         """
 
         def read(moment: PinnedCheckpoint | None) -> list[Answer]:
-            return [self._rows(state, only, moment) for state in states]
+            inputs = _Inputs(self.memory_bytes)
+            return [inputs.took(self._rows(state, only, moment, inputs)) for state in states]
 
         if not states:
             return [], None
@@ -172,7 +174,11 @@ class SqlQueries:
         return answers, facts
 
     def _rows(
-        self, state: KnownState, only: tuple[Any] | None, moment: PinnedCheckpoint | None
+        self,
+        state: KnownState,
+        only: tuple[Any] | None,
+        moment: PinnedCheckpoint | None,
+        inputs: _Inputs,
     ) -> Answer:
         read = partial(self.queries.table, state, Terms(self.level, self.max_age_ms))
         if only is not None and _is_plain_key(only[0], state.layout.key.arrow):
@@ -182,7 +188,7 @@ class SqlQueries:
                 keys = None  # the engine knows what to make of such a comparison
             if keys is not None:
                 return read(keys, moment)
-        return read(None, moment)
+        return read(None, moment, bound=inputs)
 
     @contextmanager
     def _engine(self, tables: Named) -> Iterator[Any]:
@@ -253,6 +259,32 @@ class SqlQueries:
             self.queries.limits.refuse_larger(size, "the result, as far as it was made,")
             batches.append(batch)
         return pa.Table.from_batches(batches, reader.schema)
+
+
+class _Inputs:
+    """The states that were read for a query, which have no more bytes than its engine may use."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._read = 0
+
+    def took(self, answer: Answer) -> Answer:
+        """Count a state that was read."""
+        self._read += answer.table.nbytes
+        return answer
+
+    def refuse_larger(self, size: int, what: str) -> None:
+        """Refuse a state that is too large, with those that were read before.
+
+        Raises:
+            QueryLimitError: it is.
+        """
+        if self._read + size > self._most:
+            msg = (
+                f"{what} for SQL has more than {self._most - self._read} bytes, and all states of "
+                f"a query at most {self._most}: raise {q.QUERY_SQL_MEMORY.key}, or ask for a key"
+            )
+            raise QueryLimitError(msg)
 
 
 def _text(text: str) -> str:

@@ -15,6 +15,7 @@ from tests.harness.querying import KEYS, expected, job_of, queries_of
 from weir.common.typeinfo import Types
 from weir.jobmanager.queries import (
     Facts,
+    KeyRange,
     QueryError,
     QueryLimitError,
     StateTooOldError,
@@ -338,6 +339,32 @@ def test_no_more_of_a_result_is_made_than_may_be_answered(job: JobHarness) -> No
     assert pa.total_allocated_bytes() - before < 1 << 20
 
 
+@pytest.mark.parametrize("level", ["live", "committed"])
+def test_aggregates_read_as_much_state_as_memory_for_sql_allows(level: Any) -> None:
+    """Also where that is more than an answer may have; several states count together."""
+    env = environment()
+    keyed = env.from_sequence(1, 80_000).uid("numbers").key_by(lambda n: n, Types.LONG())
+    for name in ("one", "two"):
+        keyed.as_queryable_state(name).uid(name)
+    job = started(env)
+    job.run_epoch(checkpoint=True)
+    queries = queries_of(job, bytes_max=100_000)
+    for name in ("one", "two"):
+        with pytest.raises(QueryLimitError, match="max-answer-size"):
+            queries.scan(name, KeyRange(), Terms(level))
+    view = {state.described.queryable_name: state for state in queries.catalog.states()}
+    first, second = (f'"{name}"."{view[name].described.name}"' for name in ("one", "two"))
+    count = f"select (select count(*) from {first}) + count(*) as n from "
+    for memory, both in ((2 << 20, False), (4 << 20, True)):
+        asked = SqlQueries(queries, level, memory)
+        assert asked.run(f"select sum(value) s from {first}")["s"].to_pylist() == [3_200_040_000]
+        if both:
+            assert asked.run(count + second)["n"].to_pylist() == [160_000]
+        else:
+            with pytest.raises(QueryLimitError, match=r"at most 2097152: raise .*sql-memory"):
+                asked.run(count + second)
+
+
 def test_the_columns_of_a_result_are_known_without_running_it(job: JobHarness) -> None:
     asked = SqlQueries(queries_of(job, timeout_ms=2000), "committed", 64 << 20)
     endless = "with recursive t(x) as (select 1 union all select x + 1 from t) "
@@ -391,8 +418,8 @@ class Slow(StateQueries):
         super().__init__(job.supervisor, QueryLimits(), pause=lambda seconds: None)
         self.job = job
 
-    def scan(self, state: str, *how: Any) -> Any:
-        found = super().scan(state, *how)
+    def scan(self, state: Any, *how: Any, **more: Any) -> Any:
+        found = super().scan(state, *how, **more)
         self.job.clock.advance(1000)
         return found
 
@@ -414,8 +441,8 @@ class Interrupted(StateQueries):
         super().__init__(job.supervisor, QueryLimits(), pause=lambda seconds: None)
         self.job = job
 
-    def scan(self, state: str, *how: Any) -> Any:
-        found = super().scan(state, *how)
+    def scan(self, state: Any, *how: Any, **more: Any) -> Any:
+        found = super().scan(state, *how, **more)
         self.job.run_epoch(take=5, checkpoint=True)
         return found
 
@@ -484,9 +511,9 @@ class Counted(StateQueries):
         super().__init__(job.supervisor, QueryLimits(), pause=lambda seconds: None)
         self.scans: list[str] = []
 
-    def scan(self, state: str, *how: Any) -> Any:
+    def scan(self, state: Any, *how: Any, **more: Any) -> Any:
         self.scans.append(state)
-        return super().scan(state, *how)
+        return super().scan(state, *how, **more)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from tests.harness.querying import KEYS, expected, job_of, queries_of
 
@@ -14,6 +16,7 @@ from weir.jobmanager.queries import (
     StateUnavailableError,
     Terms,
 )
+from weir.queryable.committed import OpenedCheckpoint
 from weir.queryable.protocol import facts_of
 from weir.storage.local import LocalStorage
 from weir.testing.campaign_backends import settings_of
@@ -155,6 +158,89 @@ def test_a_look_up_of_many_committed_keys_has_a_time_limit(job):
     assert queries.get("q-total", [1, 2], COMMITTED).table.num_rows == 2
     with pytest.raises(QueryLimitError, match="look-up took more than 1000 ms"):
         queries.get("q-total", range(KEYS), COMMITTED)
+
+
+def test_decoded_key_groups_are_kept_by_their_bytes(job):
+    queries = queries_of(job)
+    known = queries.catalog.find("q-seen")
+    contents = queries.committed(lambda pinned: pinned.opened).contents
+    groups = sorted({known.group_of(key) for key in range(KEYS)})
+    assert len(groups) > 2
+    for most, kept in ((0, groups[-1:]), (1 << 20, groups)):
+        opened = OpenedCheckpoint(contents, bytes_kept=most)
+        for group in groups:
+            assert opened.group(known, group)
+        assert [at[2] for at in opened._groups] == kept
+    sizes = [size for _, size in opened._groups.values()]
+    small = OpenedCheckpoint(contents, bytes_kept=sum(sizes[-2:]))
+    for group in groups:
+        small.group(known, group)
+    assert [at[2] for at in small._groups] == groups[-2:]
+
+
+def test_who_reads_a_state_waits_for_nobody_who_reads_another_one(job):
+    queries = queries_of(job)
+    total, seen = (queries.catalog.find(name) for name in ("q-total", "q-seen"))
+    contents = queries.committed(lambda pinned: pinned.opened).contents
+    begun, go, prepared = threading.Event(), threading.Event(), []
+
+    class Slow:
+        """The table of one state takes its time."""
+
+        def __init__(self, table):
+            self.table = table
+
+        def prepared(self):
+            if self.table.name == "total":
+                prepared.append(self)
+                begun.set()
+                assert go.wait(30)
+            return self.table.prepared()
+
+    class Contents:
+        snapshot = contents.snapshot
+
+        def keyed_state(self, *at):
+            return Slow(contents.keyed_state(*at))
+
+    opened = OpenedCheckpoint(Contents())
+    found = []
+    reading = [threading.Thread(target=lambda: found.append(opened.table(total))) for _ in range(2)]
+    for thread in reading:
+        thread.start()
+    assert begun.wait(30)
+    assert opened.table(seen).name == "seen"
+    assert found == []
+    go.set()
+    for thread in reading:
+        thread.join(30)
+    assert [table.name for table in found] == ["total", "total"]
+    assert len(prepared) == 1
+
+
+def test_the_lease_begins_anew_when_a_state_was_looked_through(job):
+    """However long that took: newer checkpoints do not take the files of the rest away."""
+    queries = queries_of(job, timeout_ms=60_000)
+    known = queries.catalog.find("q-total")
+    lease_ms = 2 * 60_000
+
+    def read(pinned):
+        table = pinned.opened.table
+
+        def slow(state):
+            job.clock.advance(lease_ms - 1)
+            return table(state)
+
+        pinned.opened.table = slow
+        rows = iter(pinned.batches(known))
+        begun = [next(rows)]
+        pinned.opened.table = table
+        job.clock.advance(2)
+        job.run_epoch(take=5, checkpoint=True)
+        assert checkpoints_of(job) == [1, 2]
+        return totals([*begun, *rows])
+
+    assert queries.committed(read) == wanted(range(1, 21))
 
 
 def test_a_checkpoint_is_let_go_when_nobody_holds_it_or_its_lease_is_over():

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import pyarrow.compute as pc
@@ -34,7 +35,11 @@ from weir.offline.tables import TTL_TIMESTAMP
 from weir.queryable.catalog import KnownState
 
 _TRIES: Final = 3
-_ENTRIES_KEPT: Final = 500_000
+_BYTES_KEPT: Final = 128 << 20
+# Python objects have some times the bytes of their encoded form, and dicts their own.
+_OBJECT_FACTOR: Final = 4
+_ENTRY_BYTES: Final = 300
+_SAMPLE: Final = 64
 T = TypeVar("T")
 Addressed = dict[Any, dict[Any, Any]]
 """What is stored by key, then by address."""
@@ -44,12 +49,17 @@ Addressed = dict[Any, dict[Any, Any]]
 class OpenedCheckpoint:
     """A checkpoint that is open: its tables, and key groups that were decoded lately.
 
-    Thread-safe; files are read by all callers at the same time.
+    Of these about `bytes_kept` are kept, and always the last one. Thread-safe; files are read by
+    all callers at the same time.
     """
 
     contents: SnapshotContents
+    bytes_kept: int = _BYTES_KEPT
     _tables: dict[tuple[str, str], KeyedTable | None] = field(default_factory=dict)
-    _groups: OrderedDict[tuple[str, str, int], Addressed] = field(default_factory=OrderedDict)
+    _preparing: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
+    _groups: OrderedDict[tuple[str, str, int], tuple[Addressed, int]] = field(
+        default_factory=OrderedDict
+    )
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -61,32 +71,48 @@ class OpenedCheckpoint:
         """Return the table of a state, None when the checkpoint holds nothing of it."""
         at = (state.operator.id, state.described.name)
         with self._lock:
-            if at not in self._tables:
-                operators = {op.id for op in self.metadata.operators}
-                try:
-                    found = self.contents.keyed_state(*at) if at[0] in operators else None
-                except UsageError:
-                    found = None  # no record had led to it by then
-                self._tables[at] = None if found is None else found.prepared()
-            return self._tables[at]
+            if at in self._tables:
+                return self._tables[at]
+            mine = self._preparing.setdefault(at, threading.Lock())
+        # Files of a database are looked through once, and nobody who reads another state waits.
+        with mine:
+            with self._lock:
+                if at in self._tables:
+                    return self._tables[at]
+                found = self._stored(at)
+            table = None if found is None else found.prepared()
+            with self._lock:
+                self._tables[at] = table
+            return table
+
+    def _stored(self, at: tuple[str, str]) -> KeyedTable | None:
+        if at[0] not in {op.id for op in self.metadata.operators}:
+            return None
+        try:
+            return self.contents.keyed_state(*at)
+        except UsageError:
+            return None  # no record had led to it by then
 
     def group(self, state: KnownState, group: int) -> Addressed:
         """Return the entries of a key group by key."""
         at = (state.operator.id, state.described.name, group)
         with self._lock:
-            found = self._groups.pop(at, None)
-            if found is not None:
-                self._groups[at] = found
-                return found
-        found = {}
+            known = self._groups.pop(at, None)
+            if known is not None:
+                self._groups[at] = known
+                return known[0]
+        found: Addressed = {}
         table = self.table(state)
         entries = () if table is None else table.entries(KeyGroupRange(group, group))
         for entry in entries:
             space = VOID if entry.namespace is None else entry.namespace
             found.setdefault(entry.key, {})[address_of(entry.key, space)] = entry.value
+        size = 0 if table is None else _size_of(table, found)
         with self._lock:
-            self._groups[at] = found
-            while sum(map(len, self._groups.values())) > _ENTRIES_KEPT and len(self._groups) > 1:
+            self._groups[at] = found, size
+            while sum(n for _, n in self._groups.values()) > self.bytes_kept:
+                if len(self._groups) == 1:
+                    break
                 self._groups.popitem(last=False)
         return found
 
@@ -113,8 +139,9 @@ class PinnedCheckpoint:
             QueryError: it cannot be read, or not be shown.
         """
         with self._read(state):
+            self.opened.table(state)
             for group, keys in sorted(wanted.items()):
-                self.renew()
+                self.renew()  # it may have taken a while until here
                 by_key = self.opened.group(state, group)
                 entries = {a: v for key in keys for a, v in by_key.get(key, {}).items()}
                 if entries:
@@ -129,6 +156,7 @@ class PinnedCheckpoint:
         """
         with self._read(state):
             table = self.opened.table(state)
+            self.renew()
             for batch in () if table is None else table.batches():
                 yield from self._reader.unexpired(state, self.metadata, [batch])
                 self.renew()
@@ -282,6 +310,17 @@ class CommittedReader:
         if uri not in ("", storage.uri):
             return open_snapshot(f"{uri}/{directory}", options)
         return OpenSnapshot(storage, directory, load_checkpoint(storage, directory))
+
+
+def _size_of(table: KeyedTable, entries: Addressed) -> int:
+    """Estimate the memory of decoded entries from some of them."""
+    every = ((address, stored) for own in entries.values() for address, stored in own.items())
+    sample = list(islice(every, _SAMPLE))
+    if not sample:
+        return 0
+    data = table.layout.format.encode([a for a, _ in sample], [s for _, s in sample])
+    one = _ENTRY_BYTES + _OBJECT_FACTOR * len(data) // len(sample)
+    return one * sum(map(len, entries.values()))
 
 
 def _watermark(metadata: CheckpointMetadata, operator_id: str) -> int | None:

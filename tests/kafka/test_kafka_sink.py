@@ -251,6 +251,20 @@ def test_a_topic_that_takes_less_than_before_ends_the_job_and_nothing_is_half_wr
         """The transaction becomes visible a moment later."""
 
 
+def test_at_least_once_what_a_topic_does_not_take_any_more_fails_the_checkpoint(
+    topics: Topics,
+) -> None:
+    topic = topics.new()
+    # The client keeps the records until the barrier.
+    slow = {"linger_ms": "60000"}
+    writer = sink(topics, topic, DeliveryGuarantee.AT_LEAST_ONCE, **slow).create_writer(context())
+    writer.write_batch(["fits", "x" * 5000], None)
+    topics.configure(topic, {"max.message.bytes": "2000"})
+    with pytest.raises(UsageError, match=r"refuses a record while writing.*others may have been"):
+        writer.prepare(1)
+    writer.close()
+
+
 def test_a_transaction_timeout_is_held_against_the_brokers_and_not_against_the_interval(
     topics: Topics, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,13 +1,16 @@
-"""What Kafka's producers are told where a program says nothing: what Java's clients do."""
+"""Kafka's producers: told what Java's clients do, and heard when a record does not arrive."""
 
 from __future__ import annotations
 
 import logging
 
 import pytest
+from confluent_kafka import KafkaError
 
+from weir.common.serialization import SimpleStringSchema
 from weir.connector.kafka.client import Connection, producer_defaults
-from weir.errors import UsageError
+from weir.connector.kafka.sink import KafkaRecordSerializationSchema, _ProducingWriter
+from weir.errors import StorageError, UsageError
 
 
 def made(**properties: str) -> Connection:
@@ -66,3 +69,41 @@ def test_transactions_are_refused_where_idempotence_is_ruled_out():
     made().producer(**{"transactional.id": "one"}).flush(0)
     with pytest.raises(UsageError, match="acks"):
         made(acks="1").producer(**{"transactional.id": "one"})
+
+
+def to_nobody(*, wait: bool) -> _ProducingWriter:
+    """Return a writer whose records are given up soon: nobody listens."""
+    connection = Connection({"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": "50"})
+    return _ProducingWriter(
+        connection, KafkaRecordSerializationSchema("t", SimpleStringSchema()).rows, wait=wait
+    )
+
+
+@pytest.mark.parametrize("timestamps", [None, [5, None]])
+def test_a_record_that_does_not_arrive_fails_the_checkpoint_at_least_once(timestamps):
+    writer = to_nobody(wait=True)
+    writer.write_batch(["a", "b"], timestamps)
+    with pytest.raises(StorageError, match=r"'127\.0\.0\.1:1' did not answer while writing"):
+        writer.prepare(1)
+
+
+@pytest.mark.parametrize("timestamps", [None, [5, None]])
+def test_records_that_do_not_arrive_are_counted_where_nothing_is_guaranteed(timestamps, caplog):
+    writer = to_nobody(wait=False)
+    writer.write_batch(["a", "b"], timestamps)
+    assert writer.prepare(1) == []
+    with caplog.at_level(logging.WARNING, "weir.kafka"):
+        writer.finish()
+    assert "records that did not arrive in Kafka: 2 (Local: Message timed out)" in caplog.text
+
+
+def test_a_refused_record_is_said_to_be_where_it_is():
+    """A checkpoint holds the rows of a transaction, and no others."""
+    error = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    within = made().error("writing", error, in_transaction=True)
+    assert "nothing was written" in str(within)
+    assert "resume from the checkpoint, which holds the records" in str(within)
+    alone = made().error("writing", error)
+    assert isinstance(alone, UsageError)
+    assert "others may have been written" in str(alone)
+    assert "holds the records" not in str(alone)

@@ -266,13 +266,14 @@ class Connection:
             raise UsageError(msg) from None
 
     @contextmanager
-    def errors(self, doing: str) -> Iterator[None]:
+    def errors(self, doing: str, *, in_transaction: bool = False) -> Iterator[None]:
         """Turn what librdkafka raises into an error that names the cluster and what was tried."""
         kafka = import_kafka()
         try:
             yield
         except kafka.KafkaException as error:
-            raise self.error(doing, error.args[0]) from error
+            found = error.args[0]
+            raise self.error(doing, found, in_transaction=in_transaction) from error
 
     def _look_at(self) -> str:
         if self.said.refusal:
@@ -281,11 +282,12 @@ class Connection:
             return "'security.protocol', 'ssl.ca.location' and the broker's certificate"
         return "address, and that the broker runs"
 
-    def error(self, doing: str, error: Any) -> WeirError:
-        """Return the error for one of librdkafka's."""
+    def error(self, doing: str, error: Any, *, in_transaction: bool = False) -> WeirError:
+        """Return the error for one of librdkafka's; rows of a transaction are in the checkpoint."""
         code = import_kafka().KafkaError
         reason = error.str()
-        if error.code() in (code._TRANSPORT, code._TIMED_OUT, code._ALL_BROKERS_DOWN):
+        late = (code._TIMED_OUT, code._MSG_TIMED_OUT)
+        if error.code() in (code._TRANSPORT, code._ALL_BROKERS_DOWN, *late):
             reason = self.said.refusal or self.said.insecure or self.said.last or reason
             return StorageError(
                 f"Kafka at {self.address!r} did not answer while {doing}: {reason}; check the "
@@ -300,12 +302,7 @@ class Connection:
             msg = f"Kafka at {self.address!r} does not allow {doing}: {reason}; {_RIGHTS}"
             return UsageError(msg)
         if error.code() in (code.MSG_SIZE_TOO_LARGE, code.INVALID_RECORD):
-            msg = (
-                f"Kafka at {self.address!r} refuses a record while {doing}: {reason}; nothing was "
-                "written: raise the topic's 'max.message.bytes', or correct its schema, and resume "
-                "from the checkpoint, which holds the records"
-            )
-            return UsageError(msg)
+            return self._unwanted(doing, reason, in_transaction=in_transaction)
         if error.code() in (code._UNKNOWN_TOPIC, code.UNKNOWN_TOPIC_OR_PART):
             msg = f"Kafka at {self.address!r} has no such topic, {doing}: {reason}; create it"
             return UsageError(msg)
@@ -316,6 +313,18 @@ class Connection:
             )
             return UsageError(msg)
         return StorageError(f"Kafka at {self.address!r} failed while {doing}: {reason}")
+
+    def _unwanted(self, doing: str, reason: str, *, in_transaction: bool) -> UsageError:
+        """Return the error for a record that no broker takes, and where it comes from again."""
+        remedy = "raise the topic's 'max.message.bytes', or correct its schema, and resume from"
+        told = (
+            f"nothing was written: {remedy} the checkpoint, which holds the records"
+            if in_transaction
+            else f"others may have been written: {remedy} the newest checkpoint: what came "
+            "behind it is written again"
+        )
+        place = f"Kafka at {self.address!r}"
+        return UsageError(f"{place} refuses a record while {doing}: {reason}; {told}")
 
 
 class _Said:

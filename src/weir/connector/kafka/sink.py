@@ -321,6 +321,7 @@ class _ProducingWriter(SinkWriter):
         self._rows_of = rows_of
         self._wait = wait
         self._error: Any = None
+        self._failed = 0
         given = connection.properties
         own = {"linger.ms": _LINGER_MS, "delivery.report.only.error": True}
         self._producer = connection.producer(**{k: v for k, v in own.items() if k not in given})
@@ -332,16 +333,19 @@ class _ProducingWriter(SinkWriter):
         self._raise()
 
     def _delivered(self, error: Any, message: Any) -> None:
-        self._error = self._error or error
+        if error is not None:
+            self._error = error if self._error is None else self._error
+            self._failed += 1
 
     def _raise(self) -> None:
         if self._error is None:
             return
-        error, self._error = self._error, None
+        error, failed = self._error, self._failed
+        self._error, self._failed = None, 0
         if self._wait:
             doing = "writing"
             raise self._connection.error(doing, error)
-        log.warning("a record did not arrive: %s", error.str())
+        log.warning("records that did not arrive in Kafka: %d (%s)", failed, error.str())
 
     def prepare(self, checkpoint_id: int) -> list[bytes]:
         if self._wait:

@@ -246,7 +246,7 @@ class KafkaTarget(CommitTarget):
         doing = f"writing checkpoint {checkpoint} of {name!r}"
         clock = SystemClock()
         began_ms = clock.monotonic_ms()
-        with self._connection.errors(doing):
+        with self._connection.errors(doing, in_transaction=True):
             producer.begin_transaction()
             try:
                 produce(producer, rows)
@@ -306,9 +306,10 @@ def produce(producer: Any, rows: Sequence[Row], on_delivery: Any = None) -> None
     for start in range(0, len(rows), _BETWEEN_POLLS):
         for topic, key, value, timestamp in rows[start : start + _BETWEEN_POLLS]:
             # To the client 0 means now. Named arguments take it twice as long to look at, and
-            # most rows have none of the rest.
+            # most rows have none of the rest. It has two names for who hears of a delivery, and
+            # takes what stands at the first place, whatever stands at the second.
             plain = timestamp is None and on_delivery is None
-            rest = () if plain else (_ANY, None, on_delivery, timestamp or 0)
+            rest = () if plain else (_ANY, on_delivery, None, timestamp or 0)
             while True:
                 try:
                     hand(topic, value, key, *rest)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.kafka.test_jdbc_sink import PAIR, Table, context, options
 
+from weir.common import Types
 from weir.datastream.connectors.jdbc import JdbcSink
 from weir.errors import StorageError, UsageError
 
@@ -77,6 +78,21 @@ def test_a_commit_is_durable_where_the_server_would_not_wait_for_its_disk(
         sink = make(statement, PAIR, options(f"{table.url}?{setting}"))
         committed(sink, (number, ""), checkpoint=number + 1)
         assert table.rows()[-1] == (number, kept)
+
+
+@pytest.mark.parametrize("make", [JdbcSink.sink, JdbcSink.exactly_once_sink])
+def test_an_upsert_meets_its_own_rows_and_those_of_a_batch_before(table: Table, make: Any) -> None:
+    table.run(f"create table {table.name}_keyed (id int primary key, name text, n int)")
+    sink = make(
+        f"insert into {table.name}_keyed as t values (?, ?, 1) on conflict (id) do update "
+        "set name = ?, n = t.n + 1",
+        Types.ROW([Types.INT(), Types.STRING(), Types.STRING()]),
+        options(table.url),
+    )
+    for _ in range(2):
+        committed(sink, (1, "a", "a"), (2, "b", "50%s"), (1, "c", "c"))
+    found = table.run(f"select * from {table.name}_keyed order by id")
+    assert found == [(1, "c", 4), (2, "50%s", 2)]
 
 
 @pytest.fixture

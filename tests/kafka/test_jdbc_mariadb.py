@@ -26,6 +26,7 @@ from weir.testing.source_conformance import PlannedSourceConformance
 
 pytestmark = pytest.mark.mariadb
 PAIR = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
+TRIPLE = Types.ROW([Types.INT(), Types.STRING(), Types.STRING()])
 
 
 def options(url: str, password: str = "secret") -> JdbcConnectionOptions:
@@ -101,6 +102,43 @@ def test_values_of_all_kinds_arrive_as_they_are(table: Table) -> None:
     assert table.run("select * from kinds") == (
         (1, decimal.Decimal("1.50"), at.date(), at, b"\x00%s"),
     )
+
+
+UPSERTS = [
+    "insert into {t} (id, name) values (?, ?) on duplicate key update name = ?, n = n + 1",
+    "insert into {t} (id, name) values (?, ?)\n"
+    "ON DUPLICATE KEY UPDATE name = values(name), n = n + length(?)",
+    "insert into {t} (id, name, n) select ?, ?, 1 on duplicate key update name = ?, n = n + 1",
+]
+
+
+@pytest.mark.parametrize("make", [JdbcSink.sink, JdbcSink.exactly_once_sink])
+@pytest.mark.parametrize("statement", UPSERTS)
+def test_an_upsert_may_have_parameters_where_it_updates(
+    table: Table, statement: str, make: Any
+) -> None:
+    keyed = f"{table.name}_keyed"
+    table.run(f"create table {keyed} (id int primary key, name varchar(20), n int default 1)")
+    rows = [(1, "a", "a"), (2, "50%s", "5"), (1, "c", "c")]
+    writer = make(statement.format(t=keyed), TRIPLE, options(table.url)).create_writer(context())
+    for checkpoint in (1, 2):
+        writer.write_batch(rows, None)
+        writer.commit(writer.prepare(checkpoint))
+    writer.close()
+    updated = "5" if statement is not UPSERTS[1] else "50%s"
+    assert table.run(f"select * from {keyed} order by id") == ((1, "c", 4), (2, updated, 2))
+
+
+def test_an_upsert_by_the_new_values_is_one_statement_of_many_rows(table: Table) -> None:
+    keyed = f"{table.name}_keyed"
+    table.run(f"create table {keyed} (id int primary key, name varchar(20))")
+    statement = f"insert into {keyed} values (?, ?) on duplicate key update name = values(name)"
+    writer = JdbcSink.sink(statement, PAIR, options(table.url)).create_writer(context())
+    for rows in ([(1, "a"), (2, "b"), (1, "c")], [(2, "d")]):
+        writer.write_batch(rows, None)
+        writer.prepare(1)
+    writer.close()
+    assert table.run(f"select * from {keyed} order by id") == ((1, "c"), (2, "d"))
 
 
 @pytest.mark.parametrize(

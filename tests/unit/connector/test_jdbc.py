@@ -154,6 +154,21 @@ def test_mistakes_end_with_the_database_s_own_words(file: File, statement: str, 
                if name in ("keyed", "strict"))  # fmt: skip
 
 
+@pytest.mark.parametrize("make", [JdbcSink.sink, JdbcSink.exactly_once_sink])
+def test_an_upsert_meets_its_own_rows_and_those_of_a_batch_before(file: File, make: Any) -> None:
+    file.run("create table keyed (id int primary key, name text, n int)")
+    statement = (
+        "insert into keyed values (?, ?, 1) on conflict (id) do update set name = ?, n = n + 1"
+    )
+    kind = Types.ROW([Types.INT(), Types.STRING(), Types.STRING()])
+    writer = make(statement, kind, file.options).create_writer(context())
+    for checkpoint in (1, 2):
+        writer.write_batch([(1, "a", "a"), (2, "b", "b2"), (1, "c", "c")], None)
+        writer.commit(writer.prepare(checkpoint))
+    writer.close()
+    assert file.run("select * from keyed order by id") == [(1, "c", 4), (2, "b2", 2)]
+
+
 def test_a_database_that_is_gone_for_a_while_is_tried_again_on_a_new_connection(
     file: File,
 ) -> None:

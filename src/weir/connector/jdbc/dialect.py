@@ -37,6 +37,7 @@ _WRITTEN = re.compile(
     rf"\s*(?:(?:insert|replace)\s+(?:ignore\s+)?(?:into\s+)?|update\s+)({_NAME}(?:\.{_NAME})?)",
     re.IGNORECASE,
 )
+_ON_DUPLICATE = re.compile(r"\bon\s+duplicate\b", re.IGNORECASE)
 _ENGINE = (
     "select t.engine from information_schema.tables t join information_schema.engines e "
     "on e.engine = t.engine where t.table_schema = coalesce(%s, database()) and t.table_name = %s "
@@ -127,7 +128,12 @@ class Dialect(ABC):
 
 def parameters_of(sql: str) -> int:
     """Return how many parameters a statement has."""
-    return sum(part.count("?") for part in _QUOTED.split(sql)[::2])
+    return _unquoted(sql).count("?")
+
+
+def _unquoted(sql: str) -> str:
+    """Return a statement without what it quotes."""
+    return " ".join(_QUOTED.split(sql)[::2])
 
 
 def _server(match: re.Match[str], place: Place, port: str) -> dict[str, str]:
@@ -317,6 +323,20 @@ class MySQL(Dialect):
             connection.close()
             msg = f"the server of {shown_url(url)!r} offers no TLS, which the URL demands"
             raise UsageError(msg)
+
+    def write(
+        self, cursor: Any, sql: str, rows: Sequence[tuple[Any, ...]], types: Sequence[Any]
+    ) -> None:
+        """Run a statement for every row; many at once where parameters are values alone.
+
+        PyMySQL makes one statement of many rows, in which what follows ON DUPLICATE is there once.
+        """
+        if "?" not in "".join(_ON_DUPLICATE.split(_unquoted(sql), maxsplit=1)[1:]):
+            super().write(cursor, sql, rows, types)
+            return
+        statement = self.statement(sql)
+        for row in self.adapt(rows):
+            cursor.execute(statement, row)
 
     def is_mistake(self, error: Exception) -> bool:
         """Go by the kind of error, and by its number where one kind has both."""

@@ -10,6 +10,7 @@ import pytest
 from tests.kafka.test_jdbc_sink import PAIR, Table, context, options
 
 from weir.common import Types
+from weir.connector.jdbc.database import Database
 from weir.datastream.connectors.jdbc import JdbcSink
 from weir.errors import StorageError, UsageError
 
@@ -93,6 +94,25 @@ def test_an_upsert_meets_its_own_rows_and_those_of_a_batch_before(table: Table, 
         committed(sink, (1, "a", "a"), (2, "b", "50%s"), (1, "c", "c"))
     found = table.run(f"select * from {table.name}_keyed order by id")
     assert found == [(1, "c", 4), (2, "50%s", 2)]
+
+
+@pytest.mark.parametrize(
+    ("said", "idle", "name"),
+    [
+        ("connect_timeout=5", "1min", ""),
+        ("options=-c%20application_name%3Dshop", "1min", "shop"),
+        ("options=-c%20idle_in_transaction_session_timeout%3D5000", "5s", ""),
+    ],
+)
+def test_who_sleeps_in_a_transaction_is_thrown_out_whatever_else_a_url_says(
+    table: Table, said: str, idle: str, name: str
+) -> None:
+    asked = ("idle_in_transaction_session_timeout", "application_name")
+    database = Database(options(f"{table.url}?{said}"))
+    with database.transaction("looking") as cursor:
+        cursor.execute("select current_setting(%s), current_setting(%s)", asked)
+        assert cursor.fetchone() == (idle, name)
+    database.close()
 
 
 @pytest.fixture

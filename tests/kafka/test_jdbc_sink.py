@@ -169,6 +169,21 @@ def test_a_database_that_is_down_is_said_and_its_password_is_not() -> None:
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("said", "kind", "found"),
+    [
+        ("connect_timeout=2", StorageError, "failed while connecting"),
+        ("connect_timeout=soon", UsageError, "bad value for connect_timeout: 'soon'"),
+        ("autocommit=true", UsageError, 'invalid connection option "autocommit"'),
+        ("prepare_threshold=5", UsageError, 'invalid connection option "prepare_threshold"'),
+    ],
+)
+def test_words_of_a_url_are_those_of_libpq(said: str, kind: type[Exception], found: str) -> None:
+    given = options(f"jdbc:postgresql://127.0.0.1:1/test?{said}")
+    with pytest.raises(kind, match=found):
+        JdbcSink.sink("insert into t values (?, ?)", PAIR, given).create_writer(context())
+
+
 def test_statements_and_urls_of_jdbc_are_understood() -> None:
     url = "jdbc:postgresql://h:7/db?sslmode=require&user=x"
     dialect = dialect_of(url)

@@ -186,9 +186,13 @@ class PostgreSQL(Dialect):
         return found
 
     def connect(self, place: Place) -> Any:
-        """Connect."""
-        given = {"options": _IDLE, **self.arguments(place)}
-        return self.driver().connect(autocommit=True, connect_timeout=_CONNECT_S, **given)
+        """Connect; what the URL says counts more, setting by setting."""
+        given = {"connect_timeout": str(_CONNECT_S), **self.arguments(place)}
+        # The server takes the last one of two values, so a URL adds to this, or overrides it.
+        given["options"] = f"{_IDLE} {given.get('options', '')}"
+        driver = self.driver()
+        # Words of a URL are no arguments of the driver, which has some of its own.
+        return driver.connect(driver.conninfo.make_conninfo(**given), autocommit=True)
 
     def write(
         self, cursor: Any, sql: str, rows: Sequence[tuple[Any, ...]], types: Sequence[Any]

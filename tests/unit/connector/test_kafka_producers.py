@@ -9,7 +9,11 @@ from confluent_kafka import KafkaError
 
 from weir.common.serialization import SimpleStringSchema
 from weir.connector.kafka.client import Connection, producer_defaults
-from weir.connector.kafka.sink import KafkaRecordSerializationSchema, _ProducingWriter
+from weir.connector.kafka.sink import (
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    _ProducingWriter,
+)
 from weir.errors import StorageError, UsageError
 
 
@@ -107,3 +111,12 @@ def test_a_refused_record_is_said_to_be_where_it_is():
     assert isinstance(alone, UsageError)
     assert "others may have been written" in str(alone)
     assert "holds the records" not in str(alone)
+
+
+@pytest.mark.parametrize("key", ["max.request.size", "message.max.bytes"])
+@pytest.mark.parametrize("value", ["1MB", "", "-1", "1e6"])
+def test_a_size_that_is_no_number_of_bytes_is_refused_by_name(key, value):
+    builder = KafkaSink.builder().set_bootstrap_servers("h:1").set_property(key, value)
+    builder.set_record_serializer(KafkaRecordSerializationSchema("t", SimpleStringSchema()))
+    with pytest.raises(UsageError, match=rf"'{key}'.* is '{value}', expected a number of bytes"):
+        builder.build()

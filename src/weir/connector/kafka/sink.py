@@ -230,7 +230,7 @@ class KafkaSink(CommitSink):
         self._serializer = serializer
         self._prefix = prefix
         self._limits: dict[str, int] = {}
-        self._bytes_max = int(self._connection.properties.get("message.max.bytes", 1_000_000))
+        self._bytes_max = _largest_request(self._connection)
 
     def _limit(self, topic: str) -> int:
         """Return how large a record of a topic may be; a topic that is not there is refused."""
@@ -376,6 +376,22 @@ class _ProducingWriter(SinkWriter):
             self._flush()
         except WeirError as error:
             log.warning("closing a Kafka sink: %s", error)
+
+
+def _largest_request(connection: Connection) -> int:
+    """Return how large a record may be for the client.
+
+    Raises:
+        UsageError: the property is no number.
+    """
+    given = connection.properties.get("message.max.bytes", "1000000").strip()
+    if not given.isdecimal():
+        msg = (
+            f"the Kafka property 'max.request.size' ('message.max.bytes') is {given!r}, expected a "
+            "number of bytes"
+        )
+        raise UsageError(msg)
+    return int(given)
 
 
 class KafkaSinkBuilder:

@@ -1,12 +1,16 @@
 """PyFlink's own examples for Kafka, as it ships them, with nothing but their imports changed.
 
-They are those of a PyFlink that is installed: that of the benchmarks, or the directory that
-`WEIR_PYFLINK_EXAMPLES` names. `tests.pyflink_examples` runs all of its examples by hand.
+They are those of the directory that `WEIR_PYFLINK_EXAMPLES` names, of the PyFlink of the
+benchmarks, or of a wheel, which is fetched once, without what it depends on, into the user's cache.
+`tests.pyflink_examples` runs all of its examples by hand.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,24 +18,43 @@ import pytest
 from benchmarks.environments import VENVS
 from tests import brokers, pyflink_examples
 from tests.kafka.topics import Topics
+from tests.lakes import kept, reason
 from tests.pyflink_examples import Case
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 CASES = [case for case in pyflink_examples.CASES if case.topic and case.reads_for_ever]
-_INSTALLED = "pyflink/lib/python*/site-packages/pyflink/examples/datastream"
+VERSION = "2.3.0"
+_EXAMPLES = "pyflink/examples/datastream"
+_FETCH_S = 120
+# The examples are the same in all wheels, and nothing that was built is run.
+_WHEEL = ("--only-binary=:all:", "--python-version=3.11", "--platform=manylinux2014_x86_64")
+
+
+def _fetch(made: Path) -> None:
+    folder = made.with_name("wheel")
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", f"--dest={folder}"]
+    command += [*_WHEEL, f"apache-flink=={VERSION}"]
+    subprocess.run(command, check=True, capture_output=True, timeout=_FETCH_S)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if name.startswith(f"{_EXAMPLES}/")]
+        archive.extractall(made, names)
 
 
 @pytest.fixture(scope="module")
 def examples() -> Path:
-    """The examples of an installed PyFlink."""
+    """The examples of a PyFlink that is there, or of one that is fetched for them."""
     named = os.environ.get("WEIR_PYFLINK_EXAMPLES")
-    found = [Path(named)] if named else sorted(VENVS.glob(_INSTALLED))
-    if not found:
-        pytest.skip(
-            "no PyFlink is installed: 'make bench' installs one, and WEIR_PYFLINK_EXAMPLES names "
-            "the directory pyflink/examples/datastream of another"
-        )
-    return found[-1]
+    if named:
+        return Path(named)
+    installed = sorted(VENVS.glob(f"pyflink/lib/python*/site-packages/{_EXAMPLES}"))
+    if installed:
+        return installed[-1]
+    try:
+        return kept(f"pyflink-examples-{VERSION}", _fetch) / _EXAMPLES
+    except (OSError, subprocess.SubprocessError) as error:
+        brokers.refuse(f"PyFlink's examples cannot be fetched: {reason(error)}")
+        raise
 
 
 @pytest.fixture(scope="module")

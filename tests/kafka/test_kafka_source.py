@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import time
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from tests.kafka.topics import Topics, records_of
 
 from weir.common.serialization import ByteArraySchema, SimpleStringSchema
 from weir.connector.decoder import Columns, Mark, Partition
-from weir.connector.source import Opening, PlannedSplits, SplitRows
+from weir.connector.source import Opening, PlannedSplits, Source, SplitRows
 from weir.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -23,6 +24,7 @@ from weir.datastream.connectors.kafka import (
 )
 from weir.errors import CorruptStateError, IncompatibleStateError, StorageError, UsageError
 from weir.testing.clock import ManualClock
+from weir.testing.source_conformance import PlannedSourceConformance
 
 pytestmark = pytest.mark.kafka
 LATEST = KafkaOffsetsInitializer.latest()
@@ -43,6 +45,26 @@ def builder(topics: Topics, *names: str) -> Any:
 
 def opened(made: Any, tmp_path: Any, position: str | None = None) -> PlannedSplits:
     return made.build().open(Opening("kafka", tmp_path, position=position))
+
+
+class TestRanges(PlannedSourceConformance):
+    @pytest.fixture(autouse=True)
+    def _topic(self, topics: Topics) -> None:
+        self.topics, self.topic = topics, topics.new(3)
+        for partition in range(3):
+            topics.send(self.topic, self.values(partition), partition)
+
+    def make_source(self, directory: Path) -> Source:
+        made = builder(self.topics, self.topic).set_bounded(LATEST)
+        source: Source = made.set_property("max.records.per.epoch", "7").build()
+        return source
+
+    def records(self) -> list[str]:
+        return [value for partition in range(3) for value in self.values(partition)]
+
+    @staticmethod
+    def values(partition: int) -> list[str]:
+        return [f"{partition}-{n}" for n in range(3 * partition + 2)]
 
 
 class Job:

@@ -6,9 +6,10 @@ aborted records and what compaction removed have offsets, and are never delivere
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -24,7 +25,7 @@ from weir.errors import CorruptStateError, StorageError
 _BATCH_RECORDS = 10_000
 _POLL_S = 0.02
 _SILENCE_MS = 60_000
-_CONSUMERS_MAX = 8
+_IDLE_MAX = 8
 _SETTINGS = {
     # A full queue is drained in a fraction of the second for which the client would wait.
     "fetch.queue.backoff.ms": "5",
@@ -32,6 +33,7 @@ _SETTINGS = {
     "fetch.wait.max.ms": "50",
 }
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+_Key: TypeAlias = tuple[tuple[str, str], ...]
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
@@ -44,12 +46,14 @@ SCHEMA = pa.schema(
 TOPIC, PARTITION = b"topic", b"partition"
 """Of what the metadata of a batch tells."""
 _decode_range = msgspec.json.Decoder(Range).decode
-_consumers: dict[tuple[tuple[str, str], ...], Any] = {}
+# Consumers that nobody reads with, and what they were made of. Every step is atomic, as readers may
+# be closed whenever the collector runs.
+_idle: deque[tuple[_Key, Any]] = deque()
 
 
 @dataclass(frozen=True)
 class KafkaRanges(SplitReader):
-    """Reads ranges; consumers are kept by the process from epoch to epoch."""
+    """Reads ranges, each by a consumer of its own; the process keeps them from epoch to epoch."""
 
     connection: Connection
     with_headers: bool = False
@@ -64,16 +68,27 @@ class KafkaRanges(SplitReader):
         wanted = _decode_range(split)
         if wanted.is_empty:
             return
-        kafka = import_kafka()
-        consumer = self._consumer()
+        kafka, key = import_kafka(), tuple(sorted(self.connection.properties.items()))
+        consumer = _taken(key)
+        if consumer is None:
+            consumer = self._made()
         place = kafka.TopicPartition(wanted.topic, wanted.partition, wanted.start)
         with self.connection.errors(f"reading {_name(wanted)}"):
-            consumer.assign([place])
             try:
+                consumer.assign([place])
                 for messages in self._messages(consumer, place, wanted):
                     yield self._batch(messages, wanted)
             finally:
                 consumer.unassign()
+                _put_back(key, consumer)
+
+    def check(self) -> None:
+        """Refuse properties with which no consumer can be made.
+
+        Raises:
+            UsageError: it names the property.
+        """
+        self._made().close()
 
     def is_last(self, split: str) -> bool:
         """Tell what the split says."""
@@ -89,19 +104,10 @@ class KafkaRanges(SplitReader):
         name = f"{wanted.topic}-{wanted.partition}"
         return Partition(name, awaited=awaited, over=wanted.over)
 
-    def _consumer(self) -> Any:
-        key = tuple(sorted(self.connection.properties.items()))
-        found = _consumers.get(key)
-        if found is None:
-            if len(_consumers) >= _CONSUMERS_MAX:
-                for old in _consumers.values():
-                    old.close()
-                _consumers.clear()
-            given = self.connection.properties
-            own = {name: value for name, value in _SETTINGS.items() if name not in given}
-            found = self.connection.consumer(**own, **{"enable.partition.eof": True})
-            _consumers[key] = found
-        return found
+    def _made(self) -> Any:
+        given = self.connection.properties
+        own = {name: value for name, value in _SETTINGS.items() if name not in given}
+        return self.connection.consumer(**own, **{"enable.partition.eof": True})
 
     def _messages(self, consumer: Any, place: Any, wanted: Range) -> Iterator[list[Any]]:
         """Return what lies in the range, until the consumer stands behind it."""
@@ -139,6 +145,8 @@ class KafkaRanges(SplitReader):
             kept = [message for message, error in pairs if error is None]
             told = [self._behind(m, error, wanted) for m, error in pairs if error is not None]
             behind = max(told)
+        for message in kept[:1] + kept[-1:]:
+            _check_place(message, wanted)
         if kept and kept[-1].offset() >= wanted.end:
             kept = [message for message in kept if message.offset() < wanted.end]
             behind = wanted.end
@@ -148,6 +156,7 @@ class KafkaRanges(SplitReader):
         """Return how far the consumer is when a partition is at its end; anything else raises."""
         code = import_kafka().KafkaError
         if error.code() == code._PARTITION_EOF:
+            _check_place(message, wanted)
             return int(message.offset())
         if error.code() in (code._AUTO_OFFSET_RESET, code.OFFSET_OUT_OF_RANGE):
             msg = (
@@ -173,6 +182,35 @@ class KafkaRanges(SplitReader):
         ]
         where = {TOPIC: wanted.topic.encode(), PARTITION: str(wanted.partition).encode()}
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA.with_metadata(where))
+
+
+def _taken(key: _Key) -> Any:
+    """Return a consumer that was made of these properties, for one reader alone; None without."""
+    for _ in range(len(_idle)):
+        try:
+            made_of, consumer = _idle.popleft()
+        except IndexError:
+            return None
+        if made_of == key:
+            return consumer
+        _idle.append((made_of, consumer))
+    return None
+
+
+def _put_back(key: _Key, consumer: Any) -> None:
+    _idle.append((key, consumer))
+    while len(_idle) > _IDLE_MAX:
+        _idle.popleft()[1].close()
+
+
+def _check_place(message: Any, wanted: Range) -> None:
+    """Refuse what was not asked for: it would be taken for records of the range."""
+    if (message.topic(), message.partition()) != (wanted.topic, wanted.partition):
+        msg = (
+            f"Kafka's client gave offset {message.offset()} of partition {message.partition()} of "
+            f"topic {message.topic()!r} to who reads {_name(wanted)}"
+        )
+        raise StorageError(msg)
 
 
 def _name(wanted: Range) -> str:

@@ -408,3 +408,11 @@ def test_a_missing_topic_and_a_missing_broker_are_named(topics: Topics, tmp_path
     made = builder(topics, "nowhere").set_bootstrap_servers("127.0.0.1:1")
     with pytest.raises(StorageError, match=r"'127.0.0.1:1' did not answer"):
         opened(made, tmp_path)
+
+
+def test_a_property_that_the_client_does_not_have_is_found_when_the_source_is_opened(
+    topics: Topics, tmp_path
+) -> None:
+    made = builder(topics, topics.new()).set_property("fetch.mim.bytes", "1")
+    with pytest.raises(UsageError, match=r"fetch\.mim\.bytes"):
+        opened(made, tmp_path)

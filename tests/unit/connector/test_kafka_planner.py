@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from weir.checkpoint.metadata import SourcePositions
+from weir.common.serialization import SimpleStringSchema
 from weir.connector.kafka.client import Connection
 from weir.connector.kafka.cluster import Found, Subscription
 from weir.connector.kafka.offsets import KafkaTopicPartition, Offsets
 from weir.connector.kafka.planner import KafkaPlanner, Pace
 from weir.connector.kafka.position import KafkaPosition, Range
+from weir.datastream.connectors.kafka import FlinkKafkaConsumer
 from weir.errors import IncompatibleStateError, JobExecutionError, UsageError
 from weir.spark.planned_source import refuse_unread
 from weir.testing.clock import ManualClock
@@ -248,3 +250,17 @@ def test_a_bounded_run_refuses_a_topic_that_was_exchanged_or_cut_on_the_way() ->
     clock.advance(1000)
     with pytest.raises(IncompatibleStateError, match="another one than that which was read"):
         made.advance(start.to_json())
+
+
+@pytest.mark.parametrize(("given", "found"), [("5000", 5000), ("0", 1), ("-1", -1)])
+def test_the_older_spelling_has_a_name_of_its_own_for_how_often_partitions_are_looked_for(
+    given: str, found: int
+) -> None:
+    properties = {"bootstrap.servers": "h:1", "group.id": "g"}
+    properties["flink.partition-discovery.interval-millis"] = given
+    source = FlinkKafkaConsumer("t", SimpleStringSchema(), properties)._source()
+    assert source._pace().discovery_ms == found
+    assert "flink.partition-discovery.interval-millis" not in source.properties
+    properties["flink.partition-discovery.interval-millis"] = "soon"
+    with pytest.raises(UsageError, match="is 'soon', expected a number of milliseconds"):
+        FlinkKafkaConsumer("t", SimpleStringSchema(), properties)

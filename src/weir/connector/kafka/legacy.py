@@ -11,7 +11,7 @@ from weir.common.serialization import DeserializationSchema, SerializationSchema
 from weir.connector.delivery import DeliveryGuarantee
 from weir.connector.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from weir.connector.kafka.sink import KafkaRecordSerializationSchema, KafkaSink
-from weir.connector.kafka.source import KafkaSource
+from weir.connector.kafka.source import DISCOVERY, KafkaSource
 from weir.connector.kafka.target import Row
 from weir.connector.source import Opening, PlannedSplits, Source, StreamRows
 from weir.notices import warn_once
@@ -22,6 +22,7 @@ _RESETS = {
     "latest": KafkaOffsetResetStrategy.LATEST,
     "none": KafkaOffsetResetStrategy.NONE,
 }
+_DISCOVERY = "flink.partition-discovery.interval-millis"
 
 
 class FlinkKafkaConsumer(Source):
@@ -43,6 +44,10 @@ class FlinkKafkaConsumer(Source):
         self._topics = [topics] if isinstance(topics, str) else list(topics)
         self._schema = deserialization_schema
         self._properties = dict(properties)
+        if _DISCOVERY in self._properties:
+            interval = self._properties.pop(_DISCOVERY)
+            # In this spelling 0 is the shortest pause, and not none at all.
+            self._properties[DISCOVERY] = "1" if str(interval) == "0" else interval
         reset = self._properties.get("auto.offset.reset", "latest")
         strategy = _RESETS.get(reset, KafkaOffsetResetStrategy.NONE)
         self._group_offsets = KafkaOffsetsInitializer.committed_offsets(strategy)

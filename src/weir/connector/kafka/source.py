@@ -43,10 +43,10 @@ from weir.notices import warn_once
 
 log = logging.getLogger("weir.kafka")
 # Properties of the source itself, not of its clients: Flink's first, then Weir's.
-_DISCOVERY = "partition.discovery.interval.ms"
+DISCOVERY = "partition.discovery.interval.ms"
 _COMMIT = "commit.offsets.on.checkpoint"
 _ON_ERROR = "on.deserialization.error"
-_OWN = {_DISCOVERY, _COMMIT, PER_EPOCH, PER_SECOND, _ON_ERROR, READER, "client.id.prefix"}
+_OWN = {DISCOVERY, _COMMIT, PER_EPOCH, PER_SECOND, _ON_ERROR, READER, "client.id.prefix"}
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class KafkaSource(Source):
         """Find the partitions and decide where to begin, once a job.
 
         Raises:
-            UsageError: a topic is missing, or has no offset to begin at.
+            UsageError: a topic is missing, or has no offset to begin at; a property is not known.
             StorageError: no broker answers.
             IncompatibleStateError: the topics are not those of the position.
         """
@@ -102,6 +102,9 @@ class KafkaSource(Source):
         if self.group_id is not None:
             given["group.id"] = self.group_id
         connection = Connection(given)
+        reader = KafkaRanges(connection, with_headers)
+        # Clients for questions look at some of the properties only.
+        reader.check()
         connection.reach()
         cluster = Cluster(connection, self.group_id)
         try:
@@ -111,7 +114,7 @@ class KafkaSource(Source):
             cluster.close()
         group = self.group_id if self._flag(_COMMIT, default=True) else None
         planner = KafkaPlanner(connection, self.wanted, start, self._pace(), group=group)
-        return PlannedSplits(planner, KafkaRanges(connection, with_headers), decoder)
+        return PlannedSplits(planner, reader, decoder)
 
     def _spark_options(self) -> dict[str, str]:
         given = {k: v for k, v in self.properties.items() if k not in _OWN}
@@ -161,7 +164,7 @@ class KafkaSource(Source):
             UsageError: it names it.
         """
         self._spark_options()
-        refused = [key for key in (PER_SECOND, _DISCOVERY) if key in self.properties]
+        refused = [key for key in (PER_SECOND, DISCOVERY) if key in self.properties]
         refused += ["set_bounded"] if self.bounded else []
         if refused:
             msg = (
@@ -182,8 +185,8 @@ class KafkaSource(Source):
             pace = replace(pace, records_per_epoch=self._number(PER_EPOCH))
         if PER_SECOND in self.properties:
             pace = replace(pace, records_per_second=self._number(PER_SECOND))
-        if _DISCOVERY in self.properties:
-            pace = replace(pace, discovery_ms=self._milliseconds(_DISCOVERY))
+        if DISCOVERY in self.properties:
+            pace = replace(pace, discovery_ms=self._milliseconds(DISCOVERY))
         return pace
 
     def _milliseconds(self, key: str) -> int:

@@ -184,6 +184,21 @@ def test_a_database_that_is_gone_for_a_while_is_tried_again_on_a_new_connection(
     assert file.rows() == [(1, "a"), (2, "b")]
 
 
+def test_a_transaction_that_failed_holds_no_lock_while_its_error_is_kept(file: File) -> None:
+    file.run("create table keyed (id int primary key, name text)")
+    sink = JdbcSink.exactly_once_sink("insert into keyed values (?, ?)", PAIR, file.options)
+    writer = sink.create_writer(context())
+    writer.write_batch([(1, "a"), (1, "b")], None)
+    prepared = writer.prepare(1)
+    with pytest.raises(UsageError, match="--drop-transactions OPERATOR 1'") as kept:
+        writer.commit(prepared)
+    other = sqlite3.connect(file.path, timeout=0, isolation_level=None)
+    other.execute("insert into keyed values (2, 'c')")
+    other.close()
+    assert kept.value is not None
+    writer.close()
+
+
 def test_a_full_database_is_worth_another_try_and_leaves_nothing(file: File) -> None:
     file.run("create table filler (x)")
     sink = JdbcSink.exactly_once_sink("insert into t values (?, ?)", PAIR, file.options)

@@ -123,6 +123,6 @@ class Database:
         if connection is None:
             return
         try:
-            connection.close()
+            self.dialect.close(connection)
         except self.dialect.driver().Error:
             """It broke before: there is nothing left to close."""

@@ -92,6 +92,10 @@ class Dialect(ABC):
     def connect(self, place: Place) -> Any:
         """Return a connection without a transaction."""
 
+    def close(self, connection: Any) -> None:
+        """Close a connection; what is open is rolled back."""
+        connection.close()
+
     @abstractmethod
     def is_mistake(self, error: Exception) -> bool:
         """Tell whether trying again cannot help: statement, values or password are wrong."""
@@ -246,6 +250,11 @@ class SQLite(Dialect):
         return sqlite3.connect(
             **self.arguments(place), timeout=_WAIT_S, isolation_level=None, check_same_thread=False
         )
+
+    def close(self, connection: Any) -> None:
+        """Roll back first: a statement that an error still holds would keep file and lock."""
+        connection.rollback()
+        connection.close()
 
     def is_mistake(self, error: Exception) -> bool:
         """Go by the kind of error, and by its text where one kind has both."""

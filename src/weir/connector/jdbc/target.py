@@ -80,7 +80,16 @@ class JdbcTarget(CommitTarget):
                 raise StorageError(msg)
             self._database.write(cursor, self._sql, rows, self._types)
 
-        self._database.apply(f"writing checkpoint {checkpoint}", mark_and_write)
+        try:
+            self._database.apply(f"writing checkpoint {checkpoint}", mark_and_write)
+        except UsageError as error:
+            msg = (
+                f"{error}. The checkpoint holds these rows: where they are what is wrong, start "
+                "from a copy without them, by 'weir state edit CHECKPOINT --to DIR "
+                f"--drop-transactions OPERATOR {checkpoint}', which leaves out all that the sink "
+                "had prepared for it"
+            )
+            raise UsageError(msg) from error
 
     def encode(self, rows: list[Any]) -> bytes:
         """Keep dates and decimals as they are."""

@@ -75,17 +75,16 @@ def test_transactions_are_refused_where_idempotence_is_ruled_out():
         made(acks="1").producer(**{"transactional.id": "one"})
 
 
-def to_nobody(*, wait: bool) -> _ProducingWriter:
+def to_nobody(*, wait: bool, fails: bool) -> _ProducingWriter:
     """Return a writer whose records are given up soon: nobody listens."""
     connection = Connection({"bootstrap.servers": "127.0.0.1:1", "message.timeout.ms": "50"})
-    return _ProducingWriter(
-        connection, KafkaRecordSerializationSchema("t", SimpleStringSchema()).rows, wait=wait
-    )
+    rows_of = KafkaRecordSerializationSchema("t", SimpleStringSchema()).rows
+    return _ProducingWriter(connection, rows_of, wait=wait, fails=fails)
 
 
 @pytest.mark.parametrize("timestamps", [None, [5, None]])
 def test_a_record_that_does_not_arrive_fails_the_checkpoint_at_least_once(timestamps):
-    writer = to_nobody(wait=True)
+    writer = to_nobody(wait=True, fails=True)
     writer.write_batch(["a", "b"], timestamps)
     with pytest.raises(StorageError, match=r"'127\.0\.0\.1:1' did not answer while writing"):
         writer.prepare(1)
@@ -93,12 +92,20 @@ def test_a_record_that_does_not_arrive_fails_the_checkpoint_at_least_once(timest
 
 @pytest.mark.parametrize("timestamps", [None, [5, None]])
 def test_records_that_do_not_arrive_are_counted_where_nothing_is_guaranteed(timestamps, caplog):
-    writer = to_nobody(wait=False)
+    writer = to_nobody(wait=False, fails=False)
     writer.write_batch(["a", "b"], timestamps)
     assert writer.prepare(1) == []
     with caplog.at_level(logging.WARNING, "weir.kafka"):
         writer.finish()
     assert "records that did not arrive in Kafka: 2 (Local: Message timed out)" in caplog.text
+
+
+def test_failures_that_are_only_logged_let_the_barrier_pass_which_waits_for_them(caplog):
+    writer = to_nobody(wait=True, fails=False)
+    writer.write_batch(["a"], None)
+    with caplog.at_level(logging.WARNING, "weir.kafka"):
+        assert writer.prepare(1) == []
+    assert "records that did not arrive in Kafka: 1 (Local: Message timed out)" in caplog.text
 
 
 def test_a_refused_record_is_said_to_be_where_it_is():

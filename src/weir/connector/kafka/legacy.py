@@ -147,6 +147,16 @@ class FlinkKafkaProducer(KafkaSink):
             self.guarantee = DeliveryGuarantee["AT_LEAST_ONCE" if flush_on_checkpoint else "NONE"]
         return self
 
+    def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducer:
+        """Say whether records that do not arrive are counted in the log alone, and lost.
+
+        Barriers wait all the same. A transaction is written as a whole, or not at all.
+        """
+        self._logs_failures = log_failures_only
+        if log_failures_only and self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            warn_once(log, "set_log_failures_only() has no effect on transactions")
+        return self
+
     def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
         """Change nothing: transactions are open for the moment of writing alone."""
         warn_once(log, "ignore_failures_after_transaction_timeout() has no effect here")

@@ -230,6 +230,7 @@ class KafkaSink(CommitSink):
         self._serializer = serializer
         self._prefix = prefix
         self._limits: dict[str, int] = {}
+        self._logs_failures = False
         self._bytes_max = _largest_request(self._connection)
 
     def _limit(self, topic: str) -> int:
@@ -276,7 +277,8 @@ class KafkaSink(CommitSink):
             self.open_target(context).check()
             return super().create_writer(context)
         wait = self.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
-        return _ProducingWriter(self._connection, self.rows_of, wait=wait)
+        fails = wait and not self._logs_failures
+        return _ProducingWriter(self._connection, self.rows_of, wait=wait, fails=fails)
 
     def open_target(self, context: WriterContext) -> KafkaTarget:
         """Return a target for transactions."""
@@ -314,12 +316,16 @@ class KafkaSink(CommitSink):
 
 
 class _ProducingWriter(SinkWriter):
-    """Hands records to the client as they come; with `wait` the barrier waits for them."""
+    """Hands records to the client as they come; with `wait` the barrier waits for them.
 
-    def __init__(self, connection: Connection, rows_of: Any, *, wait: bool) -> None:
+    With `fails` a record that does not arrive is an error, else a line in the log.
+    """
+
+    def __init__(self, connection: Connection, rows_of: Any, *, wait: bool, fails: bool) -> None:
         self._connection = connection
         self._rows_of = rows_of
         self._wait = wait
+        self._fails = fails
         self._error: Any = None
         self._failed = 0
         given = connection.properties
@@ -342,7 +348,7 @@ class _ProducingWriter(SinkWriter):
             return
         error, failed = self._error, self._failed
         self._error, self._failed = None, 0
-        if self._wait:
+        if self._fails:
             doing = "writing"
             raise self._connection.error(doing, error)
         log.warning("records that did not arrive in Kafka: %d (%s)", failed, error.str())

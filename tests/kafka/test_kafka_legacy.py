@@ -55,9 +55,7 @@ def test_a_producer_writes_with_its_semantic(topics: Topics, semantic: Semantic)
     writer.write_batch(["x", "y"], [1000, 2000])
     writer.commit(writer.prepare(1))
     writer.close()
-    while len(topics.read(topic)) < 2:
-        """Transactions become visible a moment later."""
-    assert topics.read(topic) == [(None, b"x"), (None, b"y")]
+    assert topics.awaited(topic, 2) == [(None, b"x"), (None, b"y")]
 
 
 def test_a_program_in_the_older_spelling_is_taken(topics: Topics) -> None:

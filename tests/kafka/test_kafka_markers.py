@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.kafka.topics import Topics
+from tests.kafka.topics import Topics, until
 
 from weir.common.serialization import SimpleStringSchema
 from weir.connector.commit_target import Commits, CommitWriter
@@ -62,9 +62,7 @@ def prepared(of: CommitWriter, checkpoint: int, *records: str) -> list[bytes]:
 
 def until_there(topics: Topics, topic: str, count: int) -> list[bytes]:
     """Return what is there; transactions become visible a moment after their commit."""
-    while len(found := [value for _, value in topics.read(topic)]) < count:
-        """Read again."""
-    return found
+    return [value for _, value in topics.awaited(topic, count)]
 
 
 @kafka
@@ -164,8 +162,8 @@ def test_a_transaction_that_is_open_for_too_long_is_explained(topics: Topics) ->
         def __iter__(self) -> Iterator[Any]:
             first, second = super().__iter__()
             yield first
-            while cluster.latest([place])[place] < 2:
-                """The row and the end of its transaction are not there yet."""
+            # The row and the end of its transaction.
+            until(lambda: [*range(cluster.latest([place])[place])], 2)
             yield second
 
     rows = Slow([(topic, None, b"1", None), (topic, None, b"2", None)])

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from tests import brokers
 from tests.certificates import make_files
-from tests.kafka.topics import Topics, records_of
+from tests.kafka.topics import Topics, records_of, until
 
 from weir.common.serialization import SimpleStringSchema
 from weir.connector.kafka import client
@@ -146,10 +146,7 @@ def test_records_are_written_exactly_once_and_read_by_whoever_is_let_in(
     writer.write_batch(["one", "two"], None)
     writer.commit(writer.prepare(1))
     writer.close()
-    found: list[str] = []
-    while not found:
-        """The transaction becomes visible a moment later."""
-        found = read(source(address, topic, properties), tmp_path)
+    found = until(lambda: read(source(address, topic, properties), tmp_path), 1)
     assert found == ["one", "two"]
 
 
@@ -220,8 +217,5 @@ def test_the_rights_of_the_guide_are_enough_and_a_missing_one_is_named(
     broker.allow("TOPIC", topic, "READ")
     assert "does not let this user see its settings" in caplog.text
     written()
-    found: list[str] = []
-    while not found:
-        """The transaction becomes visible a moment later."""
-        found = read(source(address, topic, narrow), tmp_path)
+    found = until(lambda: read(source(address, topic, narrow), tmp_path), 1)
     assert found == ["row"]

@@ -7,10 +7,11 @@ import time
 import uuid
 import zlib
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
-from tests.kafka.topics import Topics
+from tests.kafka.topics import Topics, until
 
 from weir.common.serialization import SerializationSchema, SimpleStringSchema
 from weir.connector.commit_target import CommitSink
@@ -72,9 +73,7 @@ class TestExactlyOnce(CommitTargetConformance):
 
     def expect(self, *numbers: int) -> None:
         """Transactions become visible a moment after their commit."""
-        deadline = time.monotonic() + 10
-        while len(list(self.visible())) < len(numbers) and time.monotonic() < deadline:
-            """Read again."""
+        until(lambda: list(self.visible()), len(numbers))
         super().expect(*numbers)
 
 
@@ -90,9 +89,7 @@ def test_records_arrive_in_order_with_keys_and_timestamps(topics: Topics, guaran
     assert bool(prepared) == (guarantee is EXACTLY_ONCE)
     writer.commit(prepared)
     writer.close()
-    deadline = time.monotonic() + 10
-    while len(found := topics.messages(topic)) < len(numbers) and time.monotonic() < deadline:
-        """A transaction becomes visible a moment after its commit."""
+    found = until(partial(topics.messages, topic), len(numbers))
     arrived = [(m.key(), m.value(), m.timestamp()[1]) for m in found]
     assert arrived == [(b"%d" % n, b"%d" % n, 1000 * n) for n in numbers]
 
@@ -126,9 +123,7 @@ def test_keys_go_to_the_partitions_where_java_sends_them(topics: Topics, guarant
     writer.write_batch(list(range(300)), None)
     writer.commit(writer.prepare(1))
     writer.close()
-    deadline = time.monotonic() + 10
-    while len(found := topics.messages(topic)) < 300 and time.monotonic() < deadline:
-        """A transaction becomes visible a moment after its commit."""
+    found = until(partial(topics.messages, topic), 300)
     assert len(found) == 300
     assert all(m.partition() == java_partition(m.key(), 7) for m in found)
 
@@ -163,9 +158,7 @@ def test_records_without_a_value_and_with_the_first_event_time_are_written(
     heir.restore(prepared)
     heir.close()
     writer.close()
-    deadline = time.monotonic() + 10
-    while len(found := topics.messages(topic)) < 2 and time.monotonic() < deadline:
-        """A transaction becomes visible a moment after its commit."""
+    found = until(partial(topics.messages, topic), 2)
     assert [(m.key(), m.value(), m.timestamp()[1]) for m in found] == [
         (b"('a', b'1')", b"1", 1),
         (b"('a', None)", None, 2),
@@ -247,8 +240,7 @@ def test_a_topic_that_takes_less_than_before_ends_the_job_and_nothing_is_half_wr
     assert topics.read(topic) == []
     topics.configure(topic, {"max.message.bytes": "20000"})
     made.create_writer(context()).restore(prepared)
-    while len(topics.read(topic)) < 2:
-        """The transaction becomes visible a moment later."""
+    topics.awaited(topic, 2)
 
 
 def test_at_least_once_what_a_topic_does_not_take_any_more_fails_the_checkpoint(
@@ -301,8 +293,7 @@ def test_rows_whose_marker_may_have_expired_are_nobodys_guess(topics: Topics) ->
     assert topics.read(topic) == []
     made.when_unknown = "write"
     made.create_writer(context(clock=clock)).restore(prepared)
-    while not topics.read(topic):
-        """The transaction becomes visible a moment later."""
+    topics.awaited(topic, 1)
 
 
 def test_what_cannot_be_meant_is_refused(topics: Topics) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.kafka.topics import Topics, records_of
+from tests.kafka.topics import Topics, records_of, until
 
 from weir.common.serialization import ByteArraySchema, SimpleStringSchema
 from weir.connector.decoder import Columns, Mark, Partition
@@ -145,9 +145,13 @@ def test_aborted_and_open_transactions_are_not_read(topics: Topics, tmp_path) ->
     job = Job(opened(builder(topics, topic), tmp_path))
     # The range holds aborted records and a marker alone: nothing is delivered, and it ends.
     assert job.values() == []
-    while job.position["offsets"][topic]["0"] == 0:
-        # The marker is written a moment later.
+
+    def further() -> list[int]:
         assert job.values() == []
+        return [*range(job.position["offsets"][topic]["0"])]
+
+    # The marker is written a moment later.
+    until(further, 1)
     assert job.position["offsets"][topic]["0"] == 6
     with topics.transaction(topic, ["late"]) as producer:
         topics.send(topic, ["behind an open transaction"])
@@ -161,8 +165,7 @@ def test_a_range_ends_although_a_marker_is_its_last_offset(topics: Topics, tmp_p
     topic = topics.new()
     with topics.transaction(topic, ["x", "y"]) as producer:
         producer.commit_transaction(20)
-    while not topics.read(topic):
-        """The marker is written a moment later."""
+    topics.awaited(topic, 1)
     topics.send(topic, ["z"])
     made = builder(topics, topic).set_property("max.records.per.epoch", "3")
     job = Job(opened(made, tmp_path))

@@ -5,8 +5,9 @@ And what Weir's own decoders gave, as plain values.
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,12 +24,25 @@ from confluent_kafka.admin import (
 from weir.codec.arrow import batch_to_rows
 from weir.connector.decoder import Columns, Records
 
+_VISIBLE_S = 60
+
 
 def records_of(piece: object) -> list[Any]:
     """Return the records that a decoder gave, as columns or as values; marks are none."""
     if isinstance(piece, Columns):
         return batch_to_rows(piece.batch, piece.type_info)
     return piece.values if isinstance(piece, Records) else []
+
+
+def until(read: Callable[[], list[Any]], count: int) -> list[Any]:
+    """Read again until so many records are there: transactions are visible a moment later.
+
+    One that does not come is an assertion that says how many did.
+    """
+    deadline = time.monotonic() + _VISIBLE_S
+    while len(found := read()) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} records after {_VISIBLE_S} s"
+    return found
 
 
 class Topics:
@@ -96,6 +110,10 @@ class Topics:
         """Return key and value of all records, as a reader of committed ones sees them."""
         return [(message.key(), message.value()) for message in self.messages(topic, isolation)]
 
+    def awaited(self, topic: str, count: int) -> list[tuple[Any, Any]]:
+        """Return key and value of all committed records, once there are so many."""
+        return until(lambda: self.read(topic), count)
+
     def messages(self, topic: str, isolation: str = "read_committed") -> list[Any]:
         """Return all records as the client has them."""
         consumer = Consumer(
@@ -111,7 +129,9 @@ class Topics:
         partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
         consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
         found, ended = [], set()
+        deadline = time.monotonic() + _VISIBLE_S
         while len(ended) < len(partitions):
+            assert time.monotonic() < deadline, f"{topic} was not read to its end: {ended}"
             for message in consumer.consume(1000, timeout=0.2):
                 if message.error() is None:
                     found.append(message)

@@ -115,16 +115,18 @@ def by_contract(spark, folder):
     """Let the driver die before and after every call; every test has a table of its own."""
     passed = {}
     runs = [("dies_at_any_call", {"after": False}), ("dies_at_any_call", {"after": True})]
-    runs.append(("writes_late", {}))
+    runs += [("fails_is_made_good", {"after": after}) for after in (False, True)]
+    runs += [("second_commit", {}), ("two_jobs", {}), ("writes_late", {})]
     for number, (name, given) in enumerate(runs):
         for kind, (target, read) in targets(spark, f"{folder}_{number}").items():
             # Iceberg takes the rows of both drivers, which its target says.
-            if kind == "table" or (kind, name) == ("iceberg", "writes_late"):
+            if (kind, name) == ("iceberg", "writes_late"):
                 continue
+            empty = spark.createDataFrame([], "id bigint, n bigint").write.format("delta")
             if kind == "path":
-                spark.createDataFrame([], "id bigint, n bigint").write.format("delta").save(
-                    f"{folder}_{number}"
-                )
+                empty.save(f"{folder}_{number}")
+            elif kind == "table":
+                empty.saveAsTable(f"{folder}_{number}".rpartition("/")[2])
             suite = Lake(spark, target, read)
             (test,) = (t for t in dir(suite) if t.startswith("test_") and name in t)
             getattr(suite, test)(Path(f"{folder}_{number}_{kind}_staged"), **given)

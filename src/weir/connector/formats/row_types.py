@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ from weir.connector.formats.texts import instant_of, moment_of
 from weir.errors import UsageError
 from weir.table.types import ArrayType, DataType, MapType, RowType
 
+# A decimal has 38 digits at most, and as many behind the point.
+_DIGITS = Context(prec=100)
 _UNITS = (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))
 _PLAIN: dict[str, Any] = {
     "CHAR": pa.string(),
@@ -48,10 +50,18 @@ def scale_of(data_type: DataType) -> int | None:
 
 
 def rounded(value: Any, scale: int | None) -> Any:
-    """Return a decimal with so many digits behind the point; anything else as it is."""
+    """Return a decimal with so many digits behind the point; anything else as it is.
+
+    Raises:
+        ValueError: it is infinite, or has more digits than any type.
+    """
     if scale is None or value is None:
         return value
-    return Decimal(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    try:
+        return Decimal(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _DIGITS)
+    except InvalidOperation:
+        msg = f"{value!r:.100} is no decimal with {scale} digits behind the point"
+        raise ValueError(msg) from None
 
 
 def require_row_type(row_type: Any, owner: str) -> RowType:

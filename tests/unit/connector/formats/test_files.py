@@ -122,6 +122,18 @@ def test_lists_decimals_and_separators(tmp_path: Path) -> None:
     assert written(tmp_path / "out", form, [row]).read_text() == "1;2;3|true:false|a,b|2\n"
 
 
+def test_decimals_of_every_length_are_read_and_no_others(tmp_path: Path) -> None:
+    """Python's own context has 28 digits."""
+    schema = CsvSchema.builder().add_number_column("d", DataTypes.DECIMAL(38, 18)).build()
+    longest = "12345678901234567890.123456789012345678"
+    assert rows(read_csv(tmp_path, schema, f"{longest}\n-{longest}5\n")) == [
+        Row(d=Decimal(longest)),
+        Row(d=Decimal("-12345678901234567890.123456789012345679")),
+    ]
+    with pytest.raises(UsageError, match=r"line 1 of .* no decimal with 18 digits behind the"):
+        read_csv(tmp_path, schema, "1E+400\n")
+
+
 def test_comments_headers_and_copies_of_columns(tmp_path: Path) -> None:
     plain = CsvSchema.builder().add_string_column("s").add_number_column("n").build()
     builder = CsvSchema.builder().add_columns_from(plain)

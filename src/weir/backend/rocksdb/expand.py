@@ -20,7 +20,7 @@ from weir.backend.rocksdb.catalog import NATIVE, PACKED_FAMILY, Catalog, Describ
 from weir.backend.rocksdb.database import Database
 from weir.backend.rocksdb.full import FrozenState, FrozenTimers, FullSnapshot
 from weir.backend.rocksdb.options import RocksDBSettings
-from weir.backend.rocksdb.restore import Filled, fill, without_native
+from weir.backend.rocksdb.restore import Filled, described_database, fill, without_native
 from weir.backend.rocksdb.timers import RocksDBTimers
 from weir.codec.stamped import stored_type
 from weir.keygroup import KeyGroupRange
@@ -79,7 +79,7 @@ def with_present_keys(
 
 
 def _is_outdated(source: RestoreSource) -> bool:
-    for entry in (layer.states[NATIVE] for layer in source.layers if NATIVE in layer.states):
+    for entry in (described_database(at) for at in source.layers if NATIVE in at.states):
         if entry.get("keys", 1) < KEY_FORMAT:
             types = [types for _, _, types, _ in entry["stored"]]
             types += [timers["type"] for timers in entry["timers"].values()]

@@ -39,7 +39,13 @@ class _Timers(TypedDict):
     counts: list[tuple[_Number, _Number]]
 
 
-class _Entry(TypedDict):
+class _Later(TypedDict, total=False):
+    """What entries of older releases lack."""
+
+    keys: _Number
+
+
+class _Entry(_Later):
     """What describes a database in a checkpoint; see `weir.backend.rocksdb.native`."""
 
     tables: list[tuple[_FileName, _Handle, _Number, _Number]]
@@ -107,7 +113,7 @@ def split(
         CorruptStateError: two sources hold the same key groups, or files cannot be had.
     """
     native = [
-        _native_part(layer.states[NATIVE], layer, source, key_groups)
+        _native_part(layer, source, key_groups)
         for source in sources
         for layer in source.layers
         if NATIVE in layer.states
@@ -135,17 +141,25 @@ def without_native(sources: list[RestoreSource]) -> list[RestoreSource]:
     ]
 
 
-def _native_part(
-    entry: Any, layer: StateLayer, source: RestoreSource, key_groups: KeyGroupRange
-) -> NativePart:
-    if source.files is None:
-        msg = f"{layer.reader.name!r} refers to files of a database, and there is no way to them"
-        raise CorruptStateError(msg)
+def described_database(layer: StateLayer) -> dict[str, Any]:
+    """Return what describes the database of a layer that has one.
+
+    Raises:
+        CorruptStateError: it is not in the known form.
+    """
     try:
-        described: Any = _decode_entry(msgspec.msgpack.encode(entry))
+        found: Any = _decode_entry(msgspec.msgpack.encode(layer.states[NATIVE]))
     except msgspec.MsgspecError as error:
         msg = f"{layer.reader.name!r} is damaged: its database is not in the known form ({error})"
         raise CorruptStateError(msg) from error
+    return dict(found)
+
+
+def _native_part(layer: StateLayer, source: RestoreSource, key_groups: KeyGroupRange) -> NativePart:
+    if source.files is None:
+        msg = f"{layer.reader.name!r} refers to files of a database, and there is no way to them"
+        raise CorruptStateError(msg)
+    described = described_database(layer)
     wanted = source.key_groups.intersect(key_groups).intersect(source.stored)
     return NativePart(
         described,

@@ -14,6 +14,7 @@ from weir.backend import key_bytes
 from weir.backend.base import NATIVE_PREFIX, RestoreSource, StateLayer
 from weir.backend.timers import EVENT_TIMERS
 from weir.common.typeinfo import Types
+from weir.errors import CorruptStateError
 from weir.keygroup import key_group
 from weir.state.descriptor import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from weir.testing.checkpoint_world import CheckpointWorld
@@ -44,8 +45,13 @@ def at(backend: Any, key: Any) -> None:
 
 def older(source: RestoreSource) -> RestoreSource:
     """Return a source that does not say which bytes its keys have."""
+    entry = source.layers[-1].states[NATIVE].items()
+    return described(source, {name: part for name, part in entry if name != "keys"})
+
+
+def described(source: RestoreSource, entry: Any) -> RestoreSource:
+    """Return a source with another description of its newest database."""
     *layers, last = source.layers
-    entry = {name: part for name, part in last.states[NATIVE].items() if name != "keys"}
     states = {**last.states, NATIVE: entry}
     return RestoreSource(
         (*layers, StateLayer(last.reader, states)),
@@ -120,3 +126,15 @@ def test_databases_of_keys_that_did_not_change_are_taken_as_they_are(
     assert again.state(VALUE).value() == 1
     world.run(again, 2)
     assert world.shared.made == made  # the files that were there serve again
+
+
+@pytest.mark.parametrize("keys", ["1", -1, None])
+def test_a_description_that_is_none_is_damage(databases: Databases, keys: Any) -> None:
+    world = CheckpointWorld()
+    backend = databases.backend(key_type=Types.LONG())
+    at(backend, 5)
+    backend.state(VALUE).update(1)
+    source = world.source(world.run(backend, 1))
+    entry = {**source.layers[-1].states[NATIVE], "keys": keys}
+    with pytest.raises(CorruptStateError, match="its database is not in the known form"):
+        databases.backend(key_type=Types.LONG()).restore([described(source, entry)])

@@ -379,7 +379,19 @@ def decode_committable(committable: bytes) -> dict[str, Any]:
     if type(entry) is not dict or any(type(entry.get(k)) is not kinds[k] for k in kinds):
         message = f"sink committable {committable!r} lacks temp, final or size"
         raise CorruptStateError(message)
+    if not all(can_be_path(entry[kind]) for kind in ("temp", "final")):
+        message = f"sink committable {committable!r} names files that cannot be"
+        raise CorruptStateError(message)
     return entry
+
+
+def can_be_path(text: str) -> bool:
+    """Tell whether a text could be the name of a file here."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
 
 
 def _slices(values: list[Any]) -> Iterator[list[Any]]:

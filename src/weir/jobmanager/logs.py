@@ -51,7 +51,7 @@ def slot_logs(folder: Path | None) -> list[LogFile]:
                     found.append(
                         LogFile(entry.name, subtask, facts.st_size, modified_ms=changed, path=path)
                     )
-    except OSError:
+    except (OSError, ValueError):  # a name with a NUL, say, is none
         return found
     return sorted(found, key=lambda log: (log.modified_ms, log.name), reverse=True)
 

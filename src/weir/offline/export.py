@@ -132,6 +132,7 @@ def read_file(path: str, form: str, schema: Any) -> Iterator[Any]:
         if form == "parquet":
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches():
+                    batch.validate(full=True)  # texts in files of others may be none
                     yield conform(batch, schema)
             return
         with open(path, encoding="utf-8", newline="") as file:

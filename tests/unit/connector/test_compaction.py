@@ -17,6 +17,7 @@ from weir.connector.bucket import BucketAssigner
 from weir.connector.compaction import Compaction, Waiting
 from weir.connector.file_format import TextFormat
 from weir.connector.file_system import FileSystem, LocalFileSystem
+from weir.connector.file_writer import decode_committable
 from weir.connector.parquet_format import ParquetFormat
 from weir.connector.sink import SinkWriter, WriterContext
 from weir.datastream.connectors.file_system import (
@@ -276,3 +277,10 @@ def test_a_crash_anywhere_loses_and_repeats_nothing(
         job.writer.close()
         assert Counter("".join(job.visible()).split()) == Counter(map(str, range(1, 7))), point
         assert job.hidden() == 0, f"after a crash at call {point}"
+
+
+@pytest.mark.parametrize("name", ["\\ud800", "\\u0000"])
+def test_what_cannot_name_a_file_is_damage(name: str) -> None:
+    entry = f'{{"temp": "/out/{name}.a.inprogress", "final": "/out/a", "size": 4}}'
+    with pytest.raises(CorruptStateError, match="names files that cannot be"):
+        decode_committable(entry.encode())

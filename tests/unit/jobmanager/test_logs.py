@@ -32,6 +32,11 @@ def test_what_is_no_log_of_a_slot_is_not_shown(tmp_path: Path) -> None:
     assert slot_logs(None) == []
 
 
+def test_what_cannot_be_a_directory_has_no_logs() -> None:
+    assert slot_logs(Path("/tmp/a\0b")) == []
+    assert slot_logs(Path("/tmp/\ud800")) == []
+
+
 def test_parts_count_from_the_beginning_or_from_the_end(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"0123456789")

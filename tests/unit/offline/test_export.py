@@ -6,8 +6,10 @@ import json
 import math
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from weir.errors import UsageError
 from weir.offline.export import json_lines, read_file, write_file
 
 SCHEMA = pa.schema(
@@ -59,3 +61,12 @@ def test_numbers_that_are_none_are_read_back(tmp_path, form):
     assert write_file(file, form, SCHEMA, iter([batch()])) == 3
     found = pa.Table.from_batches(read_file(file, form, SCHEMA))
     assert repr(found.to_pylist()) == repr(batch().to_pylist())
+
+
+def test_texts_of_a_parquet_file_that_are_none_are_refused(tmp_path):
+    made = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xd0f"))
+    schema = pa.schema([pa.field("value", pa.string())])
+    path = str(tmp_path / "rows")
+    pq.write_table(pa.table([made], schema=schema), path)
+    with pytest.raises(UsageError, match=r"no parquet file with rows of this state: .*UTF8"):
+        list(read_file(path, "parquet", schema))

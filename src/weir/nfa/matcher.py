@@ -163,6 +163,37 @@ class Matcher:
         self._nothing_due_before = _LONG_AGO if self._windowed else _NEVER
         self.found = Found()
 
+    def damage_of(self, memory: Memory) -> str | None:
+        """Tell what in a memory `pause` never leaves there, or None if nothing is.
+
+        A memory without damage can be gone on with: every path ends at a first event, and all
+        states and stages are some of this automaton.
+        """
+        states, stages = len(self._states), len(self.automaton.stages)
+        # By number, the first event of each path. A node may only come behind an earlier one: in
+        # a circle a path would have no end, and a node that is missing is one that is yet to be
+        # made, perhaps behind itself.
+        nodes, first_of = memory.nodes, {}
+        for number in sorted(nodes):
+            stage, event, previous = nodes[number]
+            if number < 0 or event < 0 or not 0 <= stage < stages:
+                return f"node {number} is event {event} in stage {stage}, which cannot be"
+            if previous == NOTHING:
+                first_of[number] = event
+            elif previous in first_of and nodes[previous][1] < event:
+                first_of[number] = first_of[previous]
+            else:
+                return f"node {number} comes behind node {previous}, which is none before it"
+        for state, node, first, _, _ in memory.runs:
+            if not 0 <= state < states:
+                return f"a partial match is in state {state}, of {states}"
+            if node not in first_of or first_of[node] != first:
+                return f"a partial match from event {first} ends with node {node}, of another path"
+        for node, first in memory.waiting:
+            if node not in first_of or first_of[node] != first:
+                return f"a match from event {first} ends with node {node}, of another path"
+        return None
+
     def pause(self) -> tuple[dict[int, Any], set[int]]:
         """Forget what nothing needs any more; return new events to keep, and kept ones to drop."""
         live = self._collect()

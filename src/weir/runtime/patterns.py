@@ -20,7 +20,7 @@ from typing import Any
 
 from weir.backend.base import KeyedBackend, SnapshotKind, Timers
 from weir.common.typeinfo import TypeInformation, Types
-from weir.errors import IncompatibleStateError, UsageError
+from weir.errors import CorruptStateError, IncompatibleStateError, UsageError
 from weir.graph.output_tag import OutputTag, require_tag
 from weir.graph.plan import OperatorNode
 from weir.nfa.compiler import compile_pattern
@@ -29,7 +29,7 @@ from weir.runtime.context import RuntimeContext
 from weir.runtime.frame import MIN_WATERMARK, Chunk
 from weir.runtime.keyed import keyed_rows
 from weir.runtime.operator import TaskFacts
-from weir.runtime.raised import whole
+from weir.runtime.raised import shorten, whole
 from weir.runtime.stateful import OperatorSnapshot, StatefulOperator
 from weir.state.descriptor import MapStateDescriptor, ValueStateDescriptor
 
@@ -306,11 +306,20 @@ class PatternOperator(StatefulOperator):
                 "conditions may change; give the operator a new uid to begin without them"
             )
             raise IncompatibleStateError(msg)
-        return Memory(
+        memory = Memory(
             [Run(*run) for run in runs],
             [Complete(*match) for match in waiting],
             {number: Node(*node) for number, *node in nodes},
         )
+        damage = self._matcher.damage_of(memory)
+        if damage is not None:
+            msg = (
+                f"operator '{self.node.name}': the partial matches of key "
+                f"{shorten(self._backend().current.key)} are damaged: {damage}; restore another "
+                "checkpoint"
+            )
+            raise CorruptStateError(msg)
+        return memory
 
     def _remember(self, stored: Any) -> None:
         matcher, events = self._matcher, self._events

@@ -128,6 +128,7 @@ def found(pattern, text, *, pauses=False, final=None):
             timeouts += matcher.found.timeouts
             memory = matcher.memory
             assert set(kept) == {node.event for node in memory.nodes.values()}
+            assert matcher.damage_of(memory) is None
             matcher.resume(
                 Memory(list(memory.runs), list(memory.waiting), dict(memory.nodes)),
                 kept.__getitem__,

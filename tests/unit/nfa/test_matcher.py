@@ -10,7 +10,7 @@ from weir.cep import Pattern, SimpleCondition, WithinType
 from weir.cep._pattern import spec_of
 from weir.errors import UsageError
 from weir.nfa.compiler import compile_pattern
-from weir.nfa.matcher import Matcher
+from weir.nfa.matcher import NOTHING, Complete, Matcher, Memory, Node, Run
 
 
 def test_matches_and_timeouts_do_not_depend_on_how_far_time_moves_at_once():
@@ -194,3 +194,32 @@ def test_a_match_waits_for_an_earlier_one_until_time_ends_that():
 def test_a_loop_of_a_group_that_may_be_empty_ends():
     pattern = pattern_of("c ~ ( a? ~ b? )+ ~ d")
     assert found(pattern, "c d")[0] == ["c d"]
+
+
+RUN = Run(0, node=4, first=7, first_ms=1, last_ms=2)
+NODES = {3: Node(0, 7, NOTHING), 4: Node(1, 9, 3)}
+
+
+@pytest.mark.parametrize(
+    ("memory", "damage"),
+    [
+        (Memory([RUN], [Complete(3, 7)], NODES), None),
+        (Memory([RUN._replace(node=5)], [], NODES), "with node 5"),
+        (Memory([RUN._replace(node=NOTHING)], [], NODES), "with node -1"),
+        (Memory([RUN._replace(first=9)], [], NODES), "from event 9"),
+        (Memory([RUN._replace(state=99)], [], NODES), "state 99"),
+        (Memory([RUN._replace(state=-1)], [], NODES), "state -1"),
+        (Memory([], [Complete(5, 7)], NODES), "with node 5"),
+        (Memory([RUN], [], NODES | {4: Node(1, 9, 4)}), "node 4 comes behind node 4"),
+        (Memory([RUN], [], NODES | {3: Node(1, 7, 4)}), "node 3 comes behind node 4"),
+        (Memory([RUN], [], NODES | {4: Node(1, 9, 2)}), "node 4 comes behind node 2"),
+        (Memory([RUN], [], NODES | {4: Node(1, 7, 3)}), "node 4 comes behind node 3"),
+        (Memory([RUN], [], NODES | {4: Node(2, 9, 3)}), "stage 2"),
+        (Memory([RUN], [], NODES | {4: Node(-1, 9, 3)}), "stage -1"),
+        (Memory([RUN], [], NODES | {3: Node(0, -1, NOTHING)}), "event -1"),
+        (Memory([RUN], [], NODES | {-1: Node(0, 7, NOTHING)}), "node -1"),
+    ],
+)
+def test_a_memory_that_no_matcher_leaves_is_damaged(memory, damage):
+    found = Matcher(compile_pattern(spec_of(pattern_of("a ~ b")))).damage_of(memory)
+    assert found is None if damage is None else damage in found

@@ -18,6 +18,7 @@ from weir.common.typeinfo import RowTypeInfo
 from weir.connector.decoder import Piece
 from weir.connector.file_format import FileFormat, OpenPart
 from weir.connector.file_reader import ReaderFormat, reading
+from weir.connector.formats.orc_footer import check_types
 from weir.connector.formats.row_types import arrow_schema, piece_of, require_row_type
 from weir.connector.parquet_format import ParquetFormat, RowsPart, columnar
 from weir.connector.undecoded import Faults
@@ -136,7 +137,7 @@ class OrcColumnarRowInputFormat(BulkFormat):
         schema = arrow_schema(self.row_type)
         # By a handle of ours: Arrow's errors do not say whether a file is missing or damaged.
         with reading(path, "ORC"), open(path, "rb") as stream:
-            file = orc.ORCFile(stream)
+            file = _orc_file(stream)
             there = _places(path, file.schema.names, self.row_type, exact=self.is_case_sensitive)
             # Without a column Arrow would not know how many rows there are.
             wanted = [n for n in there.values() if n is not None] or file.schema.names[:1]
@@ -146,6 +147,12 @@ class OrcColumnarRowInputFormat(BulkFormat):
                     batch = whole.slice(start, _BATCH_ROWS)
                     columns = [_column(path, batch, there[f.name], f) for f in schema]
                     yield piece_of(columns, self.row_type)
+
+
+def _orc_file(stream: BinaryIO) -> orc.ORCFile:
+    """Return Arrow's reader of a file whose types it can take without ending the process."""
+    check_types(stream)
+    return orc.ORCFile(stream)
 
 
 def _places(
@@ -256,7 +263,7 @@ class OrcFormat(FileFormat):
         """Copy the stripes of all parts."""
         writer = _Orc(self, stream)
         for part in parts:
-            file = orc.ORCFile(part)
+            file = _orc_file(part)
             for index in range(file.nstripes):
                 writer.write(pa.Table.from_batches([file.read_stripe(index)]))
         writer.close()

@@ -36,8 +36,6 @@ LEFT_OUT = {
     r"datastream\.data_stream KeyedStream\.AccumulateType": "PyFlink's private enumeration",
     r"datastream\.connectors\.kafka KafkaSink\.__init__\(transformer\)": "made by the builder",
     r"datastream\.connectors\.kafka \w+Schema\.__init__\(topic_selector\)": "made by the builder",
-    r"datastream\.connectors(\.kafka)? FlinkKafkaProducer\.set_log_failures_only": "would lose "
-    "records in silence",
     r"datastream\.connectors(\.kafka)? FlinkKafkaConsumer\.disable_filter_restored\w+": "a switch "
     "of Flink's own consumer",
 }

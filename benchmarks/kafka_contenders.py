@@ -56,7 +56,7 @@ CONTENDERS = {
             "Weir",
             "weir",
             "kafka_flink",
-            3_000_000,
+            8_000_000,
             "Weir on Spark, `local[2]`, two slots, PyFlink's program with the imports changed. "
             "Exactly once: rows are part of the checkpoint, and written in one transaction with "
             "a marker when it is complete. At least once: rows have arrived at the barrier",
@@ -66,7 +66,7 @@ CONTENDERS = {
             "Flink Java",
             "pyflink",
             "kafka_java",
-            4_000_000,
+            8_000_000,
             "Flink's DataStream API in Java, its own Kafka connector, parallelism 2 in a cluster "
             "of one process, object reuse. Exactly once: transactions that are open from one "
             "checkpoint to the next. At least once: rows have arrived at the barrier",
@@ -76,7 +76,7 @@ CONTENDERS = {
             "PyFlink",
             "pyflink",
             "kafka_flink",
-            200_000,
+            400_000,
             "the same program as Weir's in PyFlink, thread mode, with Flink's Kafka connector and "
             "its guarantees",
         ),
